@@ -1,0 +1,218 @@
+"""Any OpenAI-compatible completions server (vLLM, SGLang and others) as an engine.
+
+Prompts go out as token ids and token ids come back, so that nothing is tokenised twice; only the tokenizer lives here. What
+the protocol does not have is asked for in the way vLLM and SGLang spell it: the ids of generated tokens, stop strings kept in the
+output, log-probabilities of chosen ids. A server that ignores one of these is told on, not guessed around.
+"""
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator
+from collections.abc import Sequence as Ids
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from configs.settings import OpenAIEngine as EngineSettings
+from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence, Tokenizer
+from verifier.engines.tokenizer import HFTokenizer
+
+_RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
+_TOP_LOGPROBS = 20  # what a server that cannot report chosen ids is asked for instead
+_MAX_WAIT_S = 30.0
+
+
+@dataclass(slots=True)
+class _RemoteSequence:
+    engine: "OpenAIEngine"
+    closed: bool = False
+
+    async def generate(self, request: Generate) -> Completion:
+        if self.closed:
+            raise EngineError("the sequence is closed")
+        return await self.engine._complete(request)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class OpenAIEngine:
+    """Implements `base.Engine` over HTTP. Prefixes are reused by the server's own cache."""
+
+    def __init__(self, tokenizer_path: Path, digest: str, settings: EngineSettings, api_key: str = "") -> None:
+        """Set up the client; nothing is sent yet.
+
+        Args:
+            tokenizer_path: folder with the tokenizer of the model that the server runs.
+            digest: what identifies the weights, as far as it is known here.
+            settings: address, model name, time-outs.
+            api_key: sent as a bearer token if not empty; never part of a message or of the judge's id.
+        """
+        self._tokenizer = HFTokenizer(tokenizer_path)
+        self._settings = settings
+        self._digest = digest
+        self.max_context = settings.max_context
+        self.max_sequences = settings.max_sequences
+        self._places = asyncio.Semaphore(settings.max_sequences)
+        self._model = settings.model
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._client = httpx2.AsyncClient(
+            base_url=settings.base_url.rstrip("/") + "/", headers=headers, timeout=settings.timeout_s
+        )
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._tokenizer
+
+    def describe(self) -> dict[str, str | int | float]:
+        return {
+            "engine": "openai",
+            "weights": self._digest,
+            "model": self._settings.model,
+            "max_context": self.max_context,
+        }
+
+    @asynccontextmanager
+    async def open(self, count: int = 1) -> AsyncIterator[list[Sequence]]:
+        if not 1 <= count <= self.max_sequences:
+            raise EngineError(f"cannot open {count} sequences at once: max_sequences is {self.max_sequences}")
+        taken = 0
+        opened: list[_RemoteSequence] = []
+        try:
+            for _ in range(count):
+                await self._places.acquire()
+                taken += 1
+            opened = [_RemoteSequence(self) for _ in range(count)]
+            yield list(opened)
+        finally:
+            for sequence in opened:
+                sequence.close()
+            for _ in range(taken):
+                self._places.release()
+
+    async def preload(self, ids: Ids[int]) -> None:
+        """The server caches prefixes by itself."""
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def _complete(self, request: Generate) -> Completion:
+        if len(request.ids) >= self.max_context:
+            raise ContextFullError(f"{len(request.ids)} tokens leave no room in a context of {self.max_context}")
+        if not self._model:
+            self._model = await self._served_model()
+        reply = await self._post("completions", _body(request, self._model))
+        return self._read(reply, request)
+
+    async def _served_model(self) -> str:
+        models = (await self._send("GET", "models", None)).get("data") or []
+        if len(models) != 1:
+            raise EngineError(f"the server has {len(models)} models: name one with judge.openai.model")
+        return str(models[0]["id"])
+
+    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return await self._send("POST", path, body)
+
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        """One request with retries on lost connections, time-outs and overload; anything else is an error at once."""
+        failure, wait = "", 0.0
+        for attempt in range(self._settings.max_retries + 1):
+            await asyncio.sleep(wait)
+            wait = min(_MAX_WAIT_S, 0.5 * 2**attempt) * (0.5 + random.random() / 2)  # noqa: S311 - spreads the herd
+            try:
+                reply = await self._client.request(method, path, json=body)
+            except httpx2.TransportError as error:
+                failure = f"{type(error).__name__}: {error}"
+                continue
+            if reply.status_code in _RETRIED:
+                failure = f"HTTP {reply.status_code}"
+                wait = max(wait, _retry_after(reply))
+                continue
+            if reply.status_code >= 400:
+                raise EngineError(f"{reply.request.url} answered HTTP {reply.status_code}: {reply.text[:300]}")
+            try:
+                answer = reply.json()
+            except ValueError as error:
+                raise EngineError(f"{reply.request.url} answered with something other than JSON") from error
+            if not isinstance(answer, dict):
+                raise EngineError(f"{reply.request.url} answered with {type(answer).__name__}, not an object")
+            return answer
+        tries = self._settings.max_retries + 1
+        raise EngineError(f"{self._settings.base_url} failed {tries} times, the last with {failure}")
+
+    def _read(self, reply: dict[str, Any], request: Generate) -> Completion:
+        try:
+            choice = reply["choices"][0]
+            logprobs = choice["logprobs"]
+            chosen = tuple(float(value) for value in logprobs["token_logprobs"])
+            ids = _token_ids(choice)
+            tops: list[dict[str, float]] = logprobs.get("top_logprobs") or [{}] * len(ids)
+            finish_reason, stop_reason = choice["finish_reason"], choice.get("stop_reason")
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise EngineError(f"the server's completion cannot be read ({type(error).__name__}: {error})") from error
+        if any(math.isnan(value) for value in chosen) or len(chosen) != len(ids):
+            raise EngineError("the server gave NaN log-probabilities, or not one for each token")
+        watched = tuple(
+            tuple(float(top.get(f"token_id:{token}", -math.inf)) for token in request.watch) for top in tops
+        )
+        usage = reply.get("usage") or {}
+        cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+        finish = self._finish(finish_reason, stop_reason, ids, request)
+        return Completion(ids, chosen, watched, finish, prefilled=len(request.ids) - cached, cached=cached)
+
+    def _finish(self, reason: str, stop_reason: object, ids: tuple[int, ...], request: Generate) -> Finish:
+        if reason == "length":
+            full = len(request.ids) + len(ids) >= self.max_context
+            return Finish.CONTEXT if full and len(ids) < request.max_tokens else Finish.LENGTH
+        if reason != "stop":
+            raise EngineError(f"the server ended with an unknown finish_reason {reason!r}")
+        text = self._tokenizer.decode(ids)
+        if any(stop in text for stop in request.stop):
+            return Finish.STOP
+        if isinstance(stop_reason, str) and stop_reason in request.stop:
+            raise EngineError(
+                "the server cuts stop strings off; it must honour include_stop_str_in_output or no_stop_trim"
+            )
+        return Finish.END
+
+
+def _body(request: Generate, model: str) -> dict[str, Any]:
+    """The request as vLLM and SGLang read it."""
+    return {
+        "model": model,
+        "prompt": list(request.ids),
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "seed": request.seed,
+        "stop": list(request.stop) or None,
+        "include_stop_str_in_output": True,  # vLLM
+        "no_stop_trim": True,  # SGLang
+        "logprobs": _TOP_LOGPROBS if request.watch else 0,
+        "logprob_token_ids": list(request.watch) or None,
+        "return_tokens_as_token_ids": True,  # vLLM: log-probabilities by id, not by spelling
+        "return_token_ids": True,
+        "add_special_tokens": False,
+        "skip_special_tokens": False,
+    }
+
+
+def _token_ids(choice: dict[str, Any]) -> tuple[int, ...]:
+    if choice.get("token_ids") is not None:
+        return tuple(int(token) for token in choice["token_ids"])
+    tokens = choice["logprobs"]["tokens"]
+    if not all(str(token).startswith("token_id:") for token in tokens):
+        raise EngineError("the server returns text without token ids; it must honour return_token_ids, as vLLM does")
+    return tuple(int(str(token).removeprefix("token_id:")) for token in tokens)
+
+
+def _retry_after(reply: httpx2.Response) -> float:
+    """Seconds from a Retry-After header, 0 without one."""
+    try:
+        return min(_MAX_WAIT_S, float(reply.headers.get("Retry-After", 0)))
+    except ValueError:  # the date form
+        return 0.0

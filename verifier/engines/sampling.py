@@ -1,0 +1,35 @@
+"""From logits to a token and its log-probability: pure functions."""
+
+import torch
+from torch import Tensor
+
+
+def choose(logits_V: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> tuple[int, float]:
+    """Draw one token.
+
+    Args:
+        logits_V: float32 [V].
+        temperature: 0 is greedy; the lowest id wins among equals.
+        top_p: the smallest set of most probable tokens with at least this mass is sampled from.
+        generator: the request's own source of randomness, on the logits' device.
+
+    Returns:
+        The token, and its log-probability under the full distribution at this temperature (at temperature 1 if greedy), that
+        is, before the nucleus is cut.
+    """
+    if temperature == 0:
+        token = int(logits_V.argmax())
+        return token, float(logits_V[token] - logits_V.logsumexp(0))
+    logprobs_V = torch.log_softmax(logits_V / temperature, dim=-1)
+    probs_V = logprobs_V.exp()
+    if top_p < 1:
+        probs_V = keep_nucleus(probs_V, top_p)
+    token = int(torch.multinomial(probs_V, 1, generator=generator))
+    return token, float(logprobs_V[token])
+
+
+def keep_nucleus(probs_V: Tensor, top_p: float) -> Tensor:
+    """Zero all but the smallest set of most probable tokens whose mass reaches `top_p`; the result is not renormalised."""
+    sorted_V, order_V = probs_V.sort(descending=True, stable=True)
+    kept_V = sorted_V.cumsum(0) - sorted_V < top_p  # mass before the token is still short of top_p
+    return torch.zeros_like(probs_V).scatter(0, order_V, torch.where(kept_V, sorted_V, 0.0))

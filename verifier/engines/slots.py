@@ -1,0 +1,154 @@
+"""Key-value memory for many sequences, and the attention that reads it.
+
+Each sequence owns one slot. One forward pass takes a flat list of new tokens, some sequences giving one (decoding), some many
+(prefill): the linear layers see them as a single row, so their cost is that of the tokens there are, without padding. Only
+attention knows which token belongs to which slot. It is registered with transformers under `ATTENTION`, and therefore works
+with every architecture that takes its attention from there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedConfig
+
+ATTENTION = "medverify_slots"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """New tokens of one sequence in a forward pass."""
+
+    slot: int
+    start: int  # tokens that the slot holds already
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Keys and values of a text that many sequences start with, per layer [Hkv, n, D]."""
+
+    ids: tuple[int, ...]
+    keys: list[Tensor]
+    values: list[Tensor]
+
+
+class StepPlan:
+    """Where the tokens of one forward pass go. Decoding spans come first, ordered by slot."""
+
+    def __init__(self, decoding: Sequence[Span], prefilling: Sequence[Span], device: torch.device) -> None:
+        self.prefilling = prefilling
+        self.spans = [*decoding, *prefilling]
+        positions = [position for span in self.spans for position in range(span.start, span.start + span.count)]
+        self.positions_1T = torch.tensor([positions], device=device)
+        ends = torch.tensor([span.count for span in self.spans]).cumsum(0) - 1
+        self.last_N = ends.to(device)  # flat index of each span's last token
+        self.decoding = len(decoding)
+        if decoding:
+            # The rows are read in place, as a view of neighbouring slots; idle slots in between cost a little attention and
+            # nothing else, whereas gathering rows would copy the whole memory at every step.
+            self.low, self.high = decoding[0].slot, decoding[-1].slot + 1
+            self.longest = max(span.start for span in decoding) + 1
+            self.slots_B = torch.tensor([span.slot for span in decoding], device=device)
+            self.starts_B = torch.tensor([span.start for span in decoding], device=device)
+            lengths_R = torch.ones(self.high - self.low, dtype=torch.long, device=device)
+            lengths_R[self.slots_B - self.low] = self.starts_B + 1
+            self.mask_R11L = (torch.arange(self.longest, device=device) < lengths_R[:, None])[:, None, None]
+
+
+class Slots:
+    """Keys and values of all layers, [slots, Hkv, capacity, D] each. Memory is touched, and so taken, only as it fills."""
+
+    def __init__(
+        self, config: PreTrainedConfig, count: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        shape = (count, heads, capacity, head_size)
+        layers = range(config.num_hidden_layers)
+        self.keys = [torch.empty(shape, dtype=dtype, device=device) for _ in layers]
+        self.values = [torch.empty(shape, dtype=dtype, device=device) for _ in layers]
+        self.capacity = capacity
+
+    def save_prefix(self, slot: int, ids: Sequence[int]) -> Prefix:
+        """Copy the first `len(ids)` tokens out of a slot."""
+        count = len(ids)
+        return Prefix(
+            tuple(ids),
+            [layer[slot, :, :count].clone() for layer in self.keys],
+            [layer[slot, :, :count].clone() for layer in self.values],
+        )
+
+    def load_prefix(self, slot: int, prefix: Prefix) -> None:
+        """Copy a prefix into a slot."""
+        count = len(prefix.ids)
+        for layer, saved in zip(self.keys + self.values, prefix.keys + prefix.values, strict=True):
+            layer[slot, :, :count] = saved
+
+
+def attend(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *,
+    scaling: float | None = None, slots: Slots, plan: StepPlan, **_: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Attention of the flat tokens of one step over their own slots.
+
+    Args:
+        query: [1, H, T, D]; key, value: [1, Hkv, T, D]; the new tokens in the plan's order.
+
+    Returns:
+        [1, T, H, D], as transformers expects it.
+    """
+    keys, values = slots.keys[module.layer_idx], slots.values[module.layer_idx]
+    heads, tokens, size = query.shape[1:]
+    out_THD = query.new_empty(tokens, heads, size)
+    count = plan.decoding
+    if count:
+        keys[plan.slots_B, :, plan.starts_B] = key[0, :, :count].transpose(0, 1)
+        values[plan.slots_B, :, plan.starts_B] = value[0, :, :count].transpose(0, 1)
+        out_THD[:count] = _decode(query[0, :, :count], keys, values, plan, scaling)
+    offset = count
+    for span in plan.prefilling:
+        new, end = slice(offset, offset + span.count), span.start + span.count
+        keys[span.slot, :, span.start : end] = key[0, :, new]
+        values[span.slot, :, span.start : end] = value[0, :, new]
+        seen_keys, seen_values = keys[span.slot : span.slot + 1, :, :end], values[span.slot : span.slot + 1, :, :end]
+        out_THD[new] = _prefill(query[:, :, new], seen_keys, seen_values, span.start, scaling)[0].transpose(0, 1)
+        offset += span.count
+    return out_THD[None], None
+
+
+def _decode(query_HBD: Tensor, keys: Tensor, values: Tensor, plan: StepPlan, scaling: float | None) -> Tensor:
+    heads, count, size = query_HBD.shape
+    key_heads, rows = keys.shape[1], plan.high - plan.low
+    query_BHD = query_HBD.transpose(0, 1)
+    if rows == count:
+        query_RHD = query_BHD
+    else:
+        query_RHD = query_HBD.new_zeros(rows, heads, size)
+        query_RHD[plan.slots_B - plan.low] = query_BHD
+    # The query heads that share a key head become its query positions: no copy of keys and values per query head.
+    out = scaled_dot_product_attention(
+        query_RHD.reshape(rows, key_heads, heads // key_heads, size),
+        keys[plan.low : plan.high, :, : plan.longest],
+        values[plan.low : plan.high, :, : plan.longest],
+        attn_mask=plan.mask_R11L,
+        scale=scaling,
+    ).reshape(rows, heads, size)
+    return out if rows == count else out[plan.slots_B - plan.low]
+
+
+def _prefill(query: Tensor, keys: Tensor, values: Tensor, start: int, scaling: float | None) -> Tensor:
+    count, end = query.shape[2], keys.shape[2]
+    if start == 0:
+        return scaled_dot_product_attention(query, keys, values, is_causal=True, scale=scaling, enable_gqa=True)
+    device = query.device
+    mask = torch.arange(end, device=device) <= torch.arange(start, end, device=device)[:, None]
+    return scaled_dot_product_attention(
+        query, keys, values, attn_mask=mask.view(1, 1, count, end), scale=scaling, enable_gqa=True
+    )
+
+
+AttentionInterface.register(ATTENTION, attend)

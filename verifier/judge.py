@@ -1,0 +1,209 @@
+"""The judge: a model, an index, a prompt and limits, put together; one call judges one case."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from configs.settings import JudgeSettings
+from retrieval.passage import Retriever
+from verifier.confidence import label_tokens
+from verifier.engines import base
+from verifier.engines.base import ContextFullError, Engine, EngineError
+from verifier.episode import RESERVE, Episode, Stop, Verdict
+from verifier.free import run_free
+from verifier.guided import run_guided
+from verifier.parse import PARSER_VERSION, Parse
+from verifier.prompt import Prompt, prefix_ids, prompt_ids
+from verifier.reward import format_score
+from verifier.transcript import Author, Transcript
+from verifier.types import Case, Judgment, Status, StopReason, Usage
+
+logger = logging.getLogger(__name__)
+
+Mode = Literal["free", "guided"]
+_MODES: dict[Mode, Callable[[Episode], Awaitable[Verdict]]] = {"free": run_free, "guided": run_guided}
+
+#: What an episode is that ended without a verdict.
+_STATUS = {
+    StopReason.ANSWERED: Status.UNPARSEABLE,
+    StopReason.END_OF_TEXT: Status.UNPARSEABLE,
+    StopReason.BAD_QUERY: Status.UNPARSEABLE,
+    StopReason.MAX_TURNS: Status.TRUNCATED,
+    StopReason.MAX_SEARCHES: Status.TRUNCATED,
+    StopReason.MAX_TOKENS: Status.TRUNCATED,
+    StopReason.CONTEXT_FULL: Status.TRUNCATED,
+    StopReason.PROMPT_TOO_LONG: Status.TRUNCATED,
+    StopReason.DEADLINE: Status.TIMEOUT,
+    StopReason.RETRIEVAL_ERROR: Status.RETRIEVAL_FAILED,
+    StopReason.ENGINE_ERROR: Status.ENGINE_FAILED,
+}
+#: Endings after which the verdict position may still be forced: the policy had its say, nothing broke.
+_FORCEABLE = frozenset(
+    reason
+    for reason, status in _STATUS.items()
+    if status in (Status.UNPARSEABLE, Status.TRUNCATED) and reason is not StopReason.PROMPT_TOO_LONG
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A judgment with what training needs of the episode behind it."""
+
+    judgment: Judgment
+    transcript: Transcript
+    read: Parse  # of the policy's own text; empty in guided mode
+
+
+class Judge:
+    """Judges cases one by one, in batches, or as part of a rollout."""
+
+    def __init__(
+        self, engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, settings: JudgeSettings
+    ) -> None:
+        """Put a judge together.
+
+        Raises:
+            EngineError: the tokenizer cannot spell the labels.
+        """
+        self.engine = engine
+        self.retriever = retriever
+        self.prompt = prompt
+        self.mode = mode
+        self.settings = settings
+        self.labels = label_tokens(engine.tokenizer)
+        self.judge_id = judge_id(engine, retriever, prompt, mode, settings)
+
+    async def warm_up(self) -> None:
+        """Compute what all prompts share before the first case comes."""
+        await self.engine.preload(prefix_ids(self.prompt, self.engine.tokenizer))
+
+    async def verify(self, case: Case, seed: int | None = None) -> Judgment:
+        """Judge one case. Always returns: whatever fails is a status, never a number."""
+        try:
+            async with self.engine.open() as (sequence,):
+                return (await self.run(case, sequence, seed)).judgment
+        except EngineError as error:  # no place to be had: the engine is closed
+            return self._failure(case, seed, StopReason.ENGINE_ERROR, str(error))
+
+    async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> list[Judgment]:
+        """Judge cases as one batch, in step with one another, at most `engine.max_sequences` of them.
+
+        The same cases in the same order give the same numbers each time, unless a deadline strikes.
+        """
+        try:
+            async with self.engine.open(len(cases)) as sequences:
+                runs = (self.run(case, sequence, seed) for case, sequence in zip(cases, sequences, strict=True))
+                return [outcome.judgment for outcome in await asyncio.gather(*runs)]
+        except EngineError as error:
+            return [self._failure(case, seed, StopReason.ENGINE_ERROR, str(error)) for case in cases]
+
+    async def run(self, case: Case, sequence: base.Sequence, seed: int | None = None) -> Outcome:
+        """Run one episode on a sequence that the caller opened; the sequence is closed at its end."""
+        started = time.perf_counter()
+        seed = self.settings.sampling.seed if seed is None else seed
+        episode = Episode(self.engine, sequence, self.retriever, self.settings, self.labels, seed)
+        verdict: Verdict | None = None
+        stop = Stop(StopReason.ANSWERED)
+        try:
+            async with asyncio.timeout(self.settings.limits.deadline_s):
+                try:
+                    self._write_prompt(episode, case)
+                    verdict = await _MODES[self.mode](episode)
+                except Stop as ended:
+                    stop = ended
+                    if self.settings.force_verdict and ended.reason in _FORCEABLE:
+                        verdict = await self._force(episode)
+        except TimeoutError:
+            stop = Stop(StopReason.DEADLINE, f"no verdict within {self.settings.limits.deadline_s} s")
+        except Stop as ended:  # forcing failed as well
+            stop = ended
+        except ContextFullError as error:
+            stop = Stop(StopReason.CONTEXT_FULL, str(error))
+        except EngineError as error:
+            stop = Stop(StopReason.ENGINE_ERROR, str(error))
+        except Exception as error:
+            # One broken case must not take the others of its batch with it; it is reported for what it is.
+            logger.exception("case %s: unexpected error", case.id)
+            stop = Stop(StopReason.ENGINE_ERROR, f"internal error: {type(error).__name__}")
+        finally:
+            sequence.close()
+        elapsed = (time.perf_counter() - started) * 1000
+        read = episode.parser.finish()
+        judgment = self._judgment(case, episode, read=read, verdict=verdict, stop=stop, elapsed_ms=elapsed)
+        return Outcome(judgment, episode.transcript, read)
+
+    def _write_prompt(self, episode: Episode, case: Case) -> None:
+        ids = prompt_ids(self.prompt, case, self.engine.tokenizer)
+        if len(ids) + RESERVE >= self.engine.max_context:
+            raise Stop(
+                StopReason.PROMPT_TOO_LONG, f"the prompt has {len(ids)} tokens, the context {self.engine.max_context}"
+            )
+        episode.transcript.add(Author.PROMPT, ids)
+
+    async def _force(self, episode: Episode) -> Verdict:
+        """Close what the policy left open and read the verdict that it did not give."""
+        left_open = episode.parser.open_tag
+        closing = f"\n{left_open.closing}\n" if left_open else "\n"
+        episode.force(closing)
+        return await episode.force_verdict()
+
+    def _judgment(
+        self, case: Case, episode: Episode, *, read: Parse, verdict: Verdict | None, stop: Stop, elapsed_ms: float
+    ) -> Judgment:
+        transcript = episode.transcript
+        return Judgment(
+            id=case.id,
+            status=Status.SCORED if verdict else _STATUS[stop.reason],
+            verdict=verdict.label if verdict else None,
+            p_correct=verdict.confidence.p_correct if verdict else None,
+            label_mass=verdict.confidence.label_mass if verdict else None,
+            forced=verdict.forced if verdict else False,
+            reasoning="\n\n".join(filter(None, episode.thoughts)),
+            searches=episode.searches,
+            stop_reason=stop.reason,
+            turns=episode.turns,
+            format_score=format_score(read) if self.mode == "free" else None,
+            detail=stop.detail,
+            usage=Usage(
+                prompt_tokens=transcript.count(Author.PROMPT),
+                policy_tokens=transcript.count(Author.POLICY),
+                environment_tokens=transcript.count(Author.EVIDENCE, Author.FORCED),
+                prefilled_tokens=episode.prefilled,
+                cached_tokens=episode.cached,
+            ),
+            latency_ms=elapsed_ms,
+            seed=episode.seed,
+            judge_id=self.judge_id,
+        )
+
+    def _failure(self, case: Case, seed: int | None, reason: StopReason, detail: str) -> Judgment:
+        return Judgment(
+            id=case.id, status=_STATUS[reason], verdict=None, p_correct=None, label_mass=None, forced=False, reasoning="",
+            searches=[], stop_reason=reason, turns=0, format_score=None, detail=detail, usage=Usage(), latency_ms=0.0,
+            seed=self.settings.sampling.seed if seed is None else seed, judge_id=self.judge_id,
+        )  # fmt: skip
+
+
+def judge_id(engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, settings: JudgeSettings) -> str:
+    """SHA-256 over all that a judgment depends on: same id, same input, same seed: the same question was asked.
+
+    Deadlines are left out: they decide whether there is a judgment, not which.
+    """
+    parts = {
+        "engine": engine.describe(),
+        "index": retriever.digest,
+        "prompt": prompt.digest,
+        "mode": mode,
+        "parser": PARSER_VERSION,
+        "limits": settings.limits.model_dump(exclude={"deadline_s", "search_timeout_s"}),
+        "guided": settings.guided.model_dump() if mode == "guided" else None,
+        "sampling": settings.sampling.model_dump(exclude={"seed"}),
+        "evidence": [settings.top_k, settings.information_tokens],
+        "force_verdict": settings.force_verdict,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,172 @@
+"""The words of this project: a question, somebody's reasoning trace, and the judgment of it.
+
+`JSON_SCHEMAS` exports them for other languages; `medverify schema` prints it.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from retrieval.passage import Passage
+
+NonEmpty = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True, max_length=200_000)]
+OptionKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,3}$")]
+
+
+class Question(BaseModel):
+    """A medical problem: free text, with lettered options if it is multiple choice."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: NonEmpty
+    options: Annotated[dict[OptionKey, NonEmpty] | None, Field(description="Letter to option text.")] = None
+
+
+class Trace(BaseModel):
+    """The reasoning to be judged, as one text or as steps."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: NonEmpty | None = None
+    steps: Annotated[list[NonEmpty], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "Trace":
+        if (self.text is None) == (self.steps is None):
+            raise ValueError("give either `text` or `steps`")
+        return self
+
+    def render(self) -> str:
+        """The trace as the judge reads it; steps are numbered from 1."""
+        if self.text is not None:
+            return self.text
+        return "\n".join(f"Step {number}: {step}" for number, step in enumerate(self.steps or (), start=1))
+
+
+class Case(BaseModel):
+    """One thing to judge: a question and a trace. Plain strings are accepted for both."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=512)]
+    question: Question
+    trace: Trace
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_plain(cls, data: Any) -> Any:
+        """Accept `{"id", "question": str, "options"?: {...}, "trace": str | [str]}`, the form that people write."""
+        if not isinstance(data, dict):
+            return data
+        case = dict(data)
+        if isinstance(case.get("question"), str):
+            case["question"] = {"text": case["question"]}
+            if "options" in case:
+                case["question"]["options"] = case.pop("options")
+        if isinstance(case.get("trace"), str):
+            case["trace"] = {"text": case["trace"]}
+        elif isinstance(case.get("trace"), list):
+            case["trace"] = {"steps": case["trace"]}
+        return case
+
+
+class EvidencePassage(Passage):
+    """A passage as the judge was shown it."""
+
+    score: Annotated[float, Field(description="Similarity under the index's metric.")]
+    rank: Annotated[int, Field(ge=1)]
+
+
+class Search(BaseModel):
+    """One search of an episode and what the judge was shown for it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    query: str
+    passages: list[EvidencePassage]
+    omitted: Annotated[
+        int, Field(ge=0, description="Passages found but left out, lowest ranked first, for want of room.")
+    ] = 0
+    latency_ms: Annotated[float, Field(ge=0)] = 0.0
+
+
+class Status(StrEnum):
+    """Whether there is a judgment at all. Everything but `scored` means: not judged, no number."""
+
+    SCORED = "scored"
+    UNPARSEABLE = "unparseable"
+    TRUNCATED = "truncated"
+    RETRIEVAL_FAILED = "retrieval_failed"
+    ENGINE_FAILED = "engine_failed"
+    TIMEOUT = "timeout"
+
+
+class StopReason(StrEnum):
+    """Why the episode ended."""
+
+    ANSWERED = "answered"  # the policy wrote a complete <answer>
+    END_OF_TEXT = "end_of_text"  # the policy fell silent without an answer
+    MAX_TURNS = "max_turns"
+    MAX_SEARCHES = "max_searches"
+    MAX_TOKENS = "max_tokens"
+    CONTEXT_FULL = "context_full"
+    PROMPT_TOO_LONG = "prompt_too_long"
+    DEADLINE = "deadline"
+    BAD_QUERY = "bad_query"  # the policy asked for an empty or endless search
+    RETRIEVAL_ERROR = "retrieval_error"
+    ENGINE_ERROR = "engine_error"
+
+
+class Usage(BaseModel):
+    """What the episode cost, in tokens of the judge's tokenizer."""
+
+    model_config = ConfigDict(frozen=True)
+
+    prompt_tokens: Annotated[int, Field(ge=0, description="Instructions, question and trace.")] = 0
+    policy_tokens: Annotated[int, Field(ge=0, description="Written by the judge.")] = 0
+    environment_tokens: Annotated[int, Field(ge=0, description="Evidence and forced tags.")] = 0
+    prefilled_tokens: Annotated[int, Field(ge=0, description="Tokens the engine had to compute before decoding.")] = 0
+    cached_tokens: Annotated[int, Field(ge=0, description="Tokens the engine took from its cache.")] = 0
+
+
+class Judgment(BaseModel):
+    """The outcome of judging one case. A failure is never a 0 and never a 0.5: `verdict` and `p_correct` are null then."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    status: Status
+    verdict: Annotated[Literal[0, 1] | None, Field(description="1: free of errors, 0: not, null: not judged.")]
+    p_correct: Annotated[float | None, Field(ge=0, le=1, description="p(1) / (p(0) + p(1)) at the verdict position.")]
+    label_mass: Annotated[
+        float | None, Field(ge=0, le=1.000001, description="p(0) + p(1): how much the judge meant either label.")
+    ]
+    forced: Annotated[bool, Field(description="The verdict position was forced, not reached by the policy.")]
+    reasoning: Annotated[str, Field(description="What the judge thought: the critique.")]
+    searches: list[Search]
+    stop_reason: StopReason
+    turns: Annotated[int, Field(ge=0)]
+    format_score: Annotated[
+        float | None,
+        Field(
+            ge=0, le=1, description="1, 0.25 or 0, see verifier.reward; null where the tags were not the policy's own."
+        ),
+    ]
+    detail: Annotated[str, Field(description="For a failure: what went wrong.")] = ""
+    usage: Usage
+    latency_ms: Annotated[float, Field(ge=0)]
+    seed: int
+    judge_id: str
+
+    @model_validator(mode="after")
+    def _number_only_if_scored(self) -> "Judgment":
+        scored = self.status is Status.SCORED
+        if scored != (self.verdict is not None) or scored != (self.p_correct is not None):
+            raise ValueError("a verdict and a probability belong to `scored` and to nothing else")
+        return self
+
+
+def json_schemas() -> dict[str, Any]:
+    """JSON schema (draft 2020-12) of the types that cross the wire."""
+    return {model.__name__: model.model_json_schema() for model in (Case, Question, Trace, Passage, Search, Judgment)}
