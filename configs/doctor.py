@@ -1,0 +1,210 @@
+"""Is this machine ready? Each check looks at one thing and, where it can, names the command that mends it.
+
+Works in the base install: whatever it looks for may be absent. Nothing is downloaded, converted or written.
+"""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from configs.catalogue import Catalogue, Entry, load_catalogue
+from configs.locate import ModelNotAvailableError, locate
+from configs.settings import Settings
+
+# As pinned in pyproject.toml: from 5.16 on the model's forward takes `cache`, and in 5.40 the old name disappears.
+TRANSFORMERS = ((5, 16), (5, 40))
+# They all install the same `faiss` folder and overwrite one another.
+FAISS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12", "faiss-gpu-cuvs")
+_EMBEDDED = "pip install 'medverify[embedded]'"
+_GIB = 1024**3
+_MEMORY_GIB = 4  # the smallest judge, its cache, and an encoder
+_DISK_GIB = 2  # a conversion and the starter index, with room to spare
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding. `missing`: the part that needs it will not work; `warn`: it will, but slower or not as meant."""
+
+    name: str
+    state: Literal["ok", "warn", "missing"]
+    detail: str
+    fix: str = ""
+
+
+def diagnose(settings: Settings, environ: Mapping[str, str], catalogue: Catalogue | None = None) -> list[Check]:
+    """All checks, for the models and the cache of these settings."""
+    cache = settings.paths.cache
+    wanted = {settings.judge.model.partition("@")[0], settings.retrieval.encoder.partition("@")[0]}
+    return [
+        check_python(),
+        check_cpu(_cpu_flags()),
+        check_memory(_memory_bytes()),
+        check_omp(environ),
+        check_torch(),
+        check_transformers(_version("transformers")),
+        check_faiss([name for name in FAISS if _version(name)]),
+        check_serve(),
+        check_cache(cache),
+        check_disk(cache),
+        *(check_model(entry, cache, entry.name in wanted) for entry in (catalogue or load_catalogue()).models),
+        check_starter_index(cache),
+    ]
+
+
+def check_python() -> Check:
+    """The interpreter."""
+    state: Literal["ok", "missing"] = "ok" if sys.version_info >= (3, 11) else "missing"
+    return Check("python", state, platform.python_version(), "" if state == "ok" else "install Python 3.11 or newer")
+
+
+def check_cpu(flags: frozenset[str] | None) -> Check:
+    """Cores that we may use, and whether they multiply bfloat16 natively."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    detail = f"{cores} core{'s' * (cores > 1)}"
+    if flags is None:
+        return Check("cpu", "ok", f"{detail}; native bfloat16 unknown on {platform.system()}")
+    if native := sorted(flags & {"avx512_bf16", "amx_bf16", "bf16"}):
+        return Check("cpu", "ok", f"{detail}; native bfloat16 ({', '.join(native)})")
+    return Check("cpu", "warn", f"{detail}; no native bfloat16, so float32 is used, two to three times slower to read")
+
+
+def check_memory(total: int | None) -> Check:
+    """Memory of the machine, or of the container if that has less."""
+    if total is None:
+        return Check("memory", "ok", "unknown on this system")
+    enough = total >= _MEMORY_GIB * _GIB
+    return Check("memory", "ok" if enough else "warn", f"{total / _GIB:.1f} GiB" + ("" if enough else ", 4 is tight"))
+
+
+def check_omp(environ: Mapping[str, str]) -> Check:
+    """Whether waiting threads sleep; when they spin beside a busy neighbour, torch slows down fiftyfold."""
+    value = environ.get("OMP_WAIT_POLICY")
+    if value is None:
+        return Check("OMP_WAIT_POLICY", "ok", "not set; we set it to PASSIVE where we load torch")
+    if value.upper() == "PASSIVE":
+        return Check("OMP_WAIT_POLICY", "ok", value)
+    return Check("OMP_WAIT_POLICY", "warn", f"{value}: threads spin while waiting", "export OMP_WAIT_POLICY=PASSIVE")
+
+
+def check_torch() -> Check:
+    """The installed torch, and the devices that it sees."""
+    version = _version("torch")
+    if version is None:
+        return Check("torch", "missing", "not installed; only a judge behind a server can be used", _EMBEDDED)
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return Check("torch", "missing", f"{version} cannot be imported: {error}", f"{_EMBEDDED} --force-reinstall")
+    devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return Check("torch", "ok", f"{version}, {', '.join(devices) or 'CPU only'}")
+
+
+def check_transformers(version: str | None) -> Check:
+    """Whether transformers is a release that the embedded engine was written for."""
+    low, high = (".".join(map(str, bound)) for bound in TRANSFORMERS)
+    fix = f"pip install 'transformers>={low},<{high}'"
+    if version is None:
+        return Check("transformers", "missing", "not installed", fix)
+    if not TRANSFORMERS[0] <= _major_minor(version) < TRANSFORMERS[1]:
+        return Check("transformers", "missing", f"{version} is outside of {low} to {high}", fix)
+    return Check("transformers", "ok", version)
+
+
+def check_faiss(installed: list[str]) -> Check:
+    """Exactly one FAISS distribution."""
+    match installed:
+        case []:
+            return Check("faiss", "missing", "not installed; nothing can be searched", "pip install faiss-cpu")
+        case [name]:
+            return Check("faiss", "ok", f"{name} {_version(name)}")
+    kept = "faiss-cpu" if "faiss-cpu" in installed else installed[0]
+    fix = f"pip uninstall -y {' '.join(installed)} && pip install {kept}"
+    return Check("faiss", "missing", f"{' and '.join(installed)} overwrite each other's files", fix)
+
+
+def check_serve() -> Check:
+    """What the HTTP service needs."""
+    if lacking := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
+        return Check("serve", "missing", f"{', '.join(lacking)} not installed", "pip install 'medverify[serve]'")
+    return Check("serve", "ok", f"fastapi {_version('fastapi')}, uvicorn {_version('uvicorn')}")
+
+
+def check_cache(cache: Path) -> Check:
+    """Whether models and indexes can be written to the cache."""
+    if os.access(_nearest(cache), os.W_OK | os.X_OK):
+        return Check("cache", "ok", str(cache))
+    return Check("cache", "missing", f"{cache} cannot be written", "export MEDVERIFY_PATHS__CACHE=<a folder of yours>")
+
+
+def check_disk(cache: Path) -> Check:
+    """Room for a converted judge and the starter index."""
+    free = shutil.disk_usage(_nearest(cache)).free / _GIB
+    enough = free >= _DISK_GIB
+    return Check(
+        "disk", "ok" if enough else "warn", f"{free:.1f} GiB free at {cache}" + ("" if enough else ", 2 needed")
+    )
+
+
+def check_model(entry: Entry, cache: Path, wanted: bool) -> Check:
+    """Whether a model of the catalogue is on this machine; one that no setting asks for may be absent."""
+    name = f"{entry.kind} {entry.name}"
+    try:
+        location = locate(entry, cache)
+    except ModelNotAvailableError as error:
+        # The first way is the easiest one to mend.
+        first = error.failures[0] if error.failures else None
+        detail = first.reason if first else "the catalogue has no way to get it"
+        return Check(name, "missing" if wanted else "warn", detail, first.fix if first else "")
+    return Check(name, "ok", location.origin + (", converted at first use" if location.gguf else ""))
+
+
+def check_starter_index(cache: Path) -> Check:
+    """Whether the starter index is built."""
+    manifest = cache / "indexes" / "starter" / "manifest.json"
+    if manifest.is_file():
+        return Check("starter index", "ok", str(manifest.parent))
+    return Check("starter index", "warn", "not built yet")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _major_minor(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _cpu_flags() -> frozenset[str] | None:
+    """What the processor can do (x86 says `flags`, ARM says `Features`), where Linux tells."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return None
+    for line in info.read_text(encoding="utf-8").splitlines():
+        if line.startswith(("flags", "Features")):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def _memory_bytes() -> int | None:
+    if not hasattr(os, "sysconf"):
+        return None
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
+    return machine if text == "max" else min(machine, int(text))
+
+
+def _nearest(path: Path) -> Path:
+    """The path itself, or the closest folder above it that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())

