@@ -1,0 +1,1 @@
+"""Retrieval: corpora, encoders, the FAISS index and its manifest, search. Knows nothing of judges."""

@@ -1,0 +1,88 @@
+"""What an index holds and what a search returns."""
+
+from typing import Annotated, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Passage(BaseModel):
+    """One retrievable piece of text with its provenance."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: Annotated[str, Field(min_length=1, description="Stable identifier, unique within its corpus.")]
+    title: Annotated[str, Field(description="Short heading; may be empty.")] = ""
+    text: Annotated[str, Field(min_length=1, description="The passage itself.")]
+    topic: Annotated[str, Field(description="Subject area, for people who browse.")] = ""
+    source: Annotated[str, Field(description="Public source where the facts can be checked.")] = ""
+    corpus: Annotated[str, Field(description="Name of the corpus that the passage belongs to.")] = ""
+
+
+class Hit(BaseModel):
+    """A passage found by a search."""
+
+    model_config = ConfigDict(frozen=True)
+
+    passage: Passage
+    score: Annotated[float, Field(description="Similarity under the index's metric; higher is closer.")]
+    rank: Annotated[int, Field(ge=1, description="1 for the best hit.")]
+
+
+class RetrievalError(Exception):
+    """A search or an index that cannot do what was asked; the message names the fix. Never made an empty result."""
+
+
+class QueryError(RetrievalError):
+    """The query itself is unusable: empty, not text, too long, or asking for fewer than one hit."""
+
+
+class IndexMismatchError(RetrievalError):
+    """The index was built with another encoder, pooling, query length or corpus than it is being used with."""
+
+
+class IndexCorruptError(RetrievalError):
+    """A file of the index is missing, truncated or does not match its checksum."""
+
+
+class SourceError(RetrievalError):
+    """A corpus cannot be read; the message names the file, the line and the field."""
+
+
+class BuildError(RetrievalError):
+    """An index cannot be built; nothing is left at the target."""
+
+
+class EncoderError(RetrievalError):
+    """An encoder cannot be loaded, or gave vectors that are not finite or have the wrong shape."""
+
+
+class VectorError(RetrievalError):
+    """Vectors handed to an index have the wrong shape or type, or are not finite."""
+
+
+class RowError(RetrievalError):
+    """A row that the index does not have, -1 included: rows never wrap around."""
+
+
+class FaissInstallError(RetrievalError):
+    """FAISS is missing, or several of its distributions have overwritten one another; the message names the command."""
+
+
+class Retriever(Protocol):
+    """Where a judge looks things up: an index in this process or a server elsewhere."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the manifest: same digest, same answers. Part of every `judge_id`."""
+        ...
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        """Return the `min(k, passages in the index)` best hits, best first; equal scores are ordered by row.
+
+        Raises:
+            QueryError: the query is empty, not a string or too long.
+            RetrievalError: anything else that keeps a true answer from being given.
+        """
+        ...
+
+    async def aclose(self) -> None: ...

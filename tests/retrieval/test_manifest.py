@@ -1,0 +1,138 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from retrieval_fakes import SPEC, passages
+
+from retrieval.encoder_spec import ModelIdentity
+from retrieval.manifest import Manifest
+from retrieval.passage import IndexCorruptError, IndexMismatchError
+
+
+@pytest.fixture
+def folder(built: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built, tmp_path / "copy"))
+
+
+def test_a_manifest_survives_its_file(built: Path, tmp_path: Path) -> None:
+    manifest = Manifest.load(built)
+    manifest.save(tmp_path)
+    assert Manifest.load(tmp_path) == manifest
+    assert (tmp_path / "manifest.json").read_bytes() == (built / "manifest.json").read_bytes()
+    assert manifest.corpus.names == ("c",)
+    assert (manifest.corpus.passages, manifest.rows, manifest.dropped) == (300, 300, {"empty": 0, "duplicate": 0})
+
+
+def test_the_digest_changes_with_any_field(built: Path) -> None:
+    manifest = Manifest.load(built)
+    others = [
+        manifest.model_copy(update={"encoder": SPEC.model_copy(update={"query_max_tokens": 16})}),
+        manifest.model_copy(update={"created_by": "someone else"}),
+        manifest.model_copy(update={"corpus": manifest.corpus.model_copy(update={"sha256": "0" * 64})}),
+    ]
+    assert len({manifest.digest, *(other.digest for other in others)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"pooling": "cls"}, r"encoder\.pooling: the index has 'mean', given was 'cls'"),
+        ({"query_max_tokens": 512}, r"encoder\.query_max_tokens: the index has 32, given was 512"),
+        ({"passage_max_tokens": 8}, r"encoder\.passage_max_tokens"),
+        ({"normalize": True}, r"encoder\.normalize: the index has False, given was True"),
+        ({"passage_format": "pair"}, r"encoder\.passage_format"),
+        ({"dim": 8}, r"encoder\.dim"),
+        (
+            {"query_model": ModelIdentity(name="fake/query", digest="c" * 64)},
+            r"encoder\.query_model\.digest: .*'c{64}'",
+        ),
+        ({"passage_model": ModelIdentity(name="fake/passage")}, r"encoder\.passage_model\.digest: .* given was ''"),
+    ],
+)
+def test_another_encoder_is_refused(built: Path, change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(IndexMismatchError, match=complaint):
+        Manifest.load(built).check_encoder(SPEC.model_copy(update=change))
+
+
+def test_every_difference_is_named_and_labels_do_not_matter(built: Path) -> None:
+    manifest = Manifest.load(built)
+    renamed = ModelIdentity(name="mirror/query", revision="main", digest=SPEC.query_model.digest)
+    manifest.check_encoder(SPEC.model_copy(update={"name": "other", "query_model": renamed}))
+    with pytest.raises(IndexMismatchError, match=r"pooling.*; encoder\.normalize"):
+        manifest.check_encoder(SPEC.model_copy(update={"pooling": "cls", "normalize": True}))
+
+
+def test_another_corpus_is_refused(built: Path) -> None:
+    manifest = Manifest.load(built)
+    manifest.check_corpus(passages())
+    with pytest.raises(IndexMismatchError, match=r"corpus\.passages: the index has 300, given was 299; corpus\.sha256"):
+        manifest.check_corpus(passages(299))
+    with pytest.raises(IndexMismatchError, match=r"corpus\.sha256"):
+        manifest.check_corpus(reversed(list(passages())))
+
+
+@pytest.mark.parametrize("name", ["index.faiss", "offsets.npy", "passages.jsonl"])
+def test_damaged_files_are_named(folder: Path, name: str) -> None:
+    manifest, path = Manifest.load(folder), folder / name
+    whole = path.read_bytes()
+    manifest.check_files(folder)
+
+    path.write_bytes(whole[:-1])
+    with pytest.raises(IndexCorruptError, match=rf"{name}: {len(whole) - 1} bytes, the manifest says {len(whole)}"):
+        manifest.check_files(folder, verify=False)
+
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    path.write_bytes(flipped)
+    with pytest.raises(IndexCorruptError, match=rf"{name}: its contents do not match"):
+        manifest.check_files(folder, verify=False)  # small: verified all the same
+
+    path.unlink()
+    with pytest.raises(IndexCorruptError, match=rf"{name}: cannot be read"):
+        manifest.check_files(folder)
+
+
+def test_contents_of_a_large_index_are_hashed_on_request(folder: Path) -> None:
+    manifest, path = Manifest.load(folder), folder / "index.faiss"
+    with path.open("r+b") as file:
+        file.truncate(65 * 2**20)  # sparse: costs no disk
+    entry = manifest.files["index.faiss"].model_copy(update={"size": 65 * 2**20})
+    manifest = manifest.model_copy(update={"files": manifest.files | {"index.faiss": entry}})
+    manifest.check_files(folder, verify=False)
+    with pytest.raises(IndexCorruptError, match=r"index\.faiss: its contents do not match"):
+        manifest.check_files(folder, verify=True)
+
+
+def test_a_damaged_manifest_is_named(folder: Path) -> None:
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text("utf-8"))
+    for damaged in (b"", b"[]", b"{}", b"\xff", b'{"digest": "", "manifest": {"format": 1}}'):
+        path.write_bytes(damaged)
+        with pytest.raises(IndexCorruptError, match=r"manifest\.json: not a manifest"):
+            Manifest.load(folder)
+    content["manifest"]["created_by"] = "forged"
+    path.write_text(json.dumps(content))
+    with pytest.raises(IndexCorruptError, match=r"manifest\.json: does not match its own digest"):
+        Manifest.load(folder)
+    content["manifest"]["format"] = 2
+    path.write_text(json.dumps(content))
+    with pytest.raises(IndexMismatchError, match="format: the index has 2, this release reads 1"):
+        Manifest.load(folder)
+    path.unlink()
+    with pytest.raises(IndexCorruptError, match=r"manifest\.json: cannot be read .*is .* an index\?"):
+        Manifest.load(folder)
+
+
+def test_numbers_that_do_not_add_up_are_refused(built: Path) -> None:
+    fields = Manifest.load(built).model_dump()
+    with pytest.raises(ValidationError, match=r"corpus\.passages less dropped must be rows"):
+        Manifest.model_validate(fields | {"dropped": {"empty": 1}})
+    for ranges in (
+        [],
+        [{"file": "x", "start": 0, "stop": 299}],
+        [{"file": "x", "start": 0, "stop": 100}, {"file": "y", "start": 101, "stop": 300}],
+    ):
+        with pytest.raises(ValidationError, match="ranges must cover the rows"):
+            Manifest.model_validate(fields | {"ranges": ranges})

@@ -1,0 +1,110 @@
+import gzip
+import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from retrieval.passage import SourceError
+from retrieval.sources import jsonl, open_medicine, read, starter
+
+needs_open_medicine = pytest.mark.skipif(find_spec("open_medicine") is None, reason="open-medicine is not installed")
+
+
+def write(path: Path, *lines: object) -> Path:
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines), "utf-8")
+    return path
+
+
+def test_starter_is_complete_and_ordered() -> None:
+    found = list(starter())
+    assert len(found) > 250
+    assert len({passage.id for passage in found}) == len(found)
+    assert {passage.corpus for passage in found} == {"starter"}
+    assert all(passage.title and passage.topic and passage.source and len(passage.text) > 200 for passage in found)
+    assert found == list(read("starter"))
+    assert found[0].topic == "antimicrobials"
+
+
+@needs_open_medicine
+def test_open_medicine_digests() -> None:
+    found = list(open_medicine())
+    assert len(found) > 1000
+    assert len({passage.id for passage in found}) == len(found)
+    assert all("not verified by clinicians" in passage.source and "doi:10." in passage.source for passage in found)
+    assert all(": " in passage.title for passage in found)
+    words = sorted(len(re.findall(r"[^\s|]+", passage.text)) for passage in found)
+    assert words[len(words) // 2] > 50
+    assert words[-1] < 260
+    assert not any("OpenMedicine Calculator" in passage.text for passage in found)
+    # No passage opens in the middle of a table: a row that starts one is its head, with the rule below.
+    assert all(re.match(r"\|[ :]*-", p.text.splitlines()[1]) for p in found if p.text.startswith("|"))
+    assert found == list(read("open-medicine"))
+
+
+def test_field_names_of_common_corpora(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "mine.jsonl",
+        {"id": "a", "title": "T", "text": "one", "topic": "x", "source": "s", "other": 1},
+        {"_id": "b", "contents": '"T"\ntwo'},
+        "",
+        {"id": 3, "title": None, "content": "three", "contents": "T. three"},
+    )
+    found = list(jsonl(path))
+    assert [(p.id, p.title, p.text, p.corpus) for p in found] == [
+        ("a", "T", "one", "mine"),
+        ("b", "", '"T"\ntwo', "mine"),
+        ("3", "", "three", "mine"),
+    ]
+    assert (found[0].topic, found[0].source) == ("x", "s")
+
+
+def test_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"id": "a", "text": "one"}\n'))
+    assert [(p.text, p.corpus) for p in read(str(path))] == [("one", "mine")]
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(SourceError, match=r"mine\.jsonl\.gz: cannot be read"):
+        list(jsonl(path))
+
+
+def test_a_record_without_text_is_left_to_the_build_to_count(tmp_path: Path) -> None:
+    [passage] = jsonl(write(tmp_path / "a.jsonl", {"id": "a", "text": ""}))
+    assert not passage.text.strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{oops", r"line 2: expected a JSON object in UTF-8"),
+        ("[1]", r"line 2: expected a JSON object, found list"),
+        ({"text": "x"}, r"line 2, field id: missing; expected one of id, _id"),
+        ({"id": "x"}, r"line 2, field text: missing; expected one of text, content, contents"),
+        ({"_id": True, "text": "x"}, r"line 2, field _id: .*string.*True"),
+        ({"id": "", "text": "x"}, r"line 2, field id: .*at least 1"),
+        ({"id": "x", "contents": 5}, r"line 2, field contents: .*string.*5"),
+        ({"id": "x", "text": None}, r"line 2, field text: .*string.*None"),
+        ({"id": "x", "text": "x", "title": ["t"]}, r"line 2, field title: .*string"),
+        ({"id": "x", "text": "\ud800"}, r"line 2, field text: "),
+        ({"id": "ok", "text": "x"}, r"line 2, field id: 'ok' is already the id of .*line 1"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: object, complaint: str) -> None:
+    path = write(tmp_path / "bad.jsonl", {"id": "ok", "text": "fine"}, line)
+    with pytest.raises(SourceError, match=rf"bad\.jsonl, {complaint}"):
+        list(jsonl(path))
+
+
+def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "latin.jsonl"
+    path.write_bytes('{"id": "a", "text": "é"}'.encode("latin-1"))
+    with pytest.raises(SourceError, match=r"latin\.jsonl, line 1: expected a JSON object in UTF-8"):
+        list(jsonl(path))
+
+
+def test_missing_file_and_unknown_name(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"absent\.jsonl: cannot be read"):
+        list(read(str(tmp_path / "absent.jsonl")))
+    with pytest.raises(SourceError, match="expected starter, open-medicine, or the path"):
+        read("pubmed")
