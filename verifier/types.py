@@ -3,6 +3,7 @@
 `JSON_SCHEMAS` exports them for other languages; `medverify schema` prints it.
 """
 
+import hashlib
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -71,6 +72,12 @@ class Case(BaseModel):
         return case
 
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content; the id, which says nothing about it, is left out."""
+        return hashlib.sha256(self.model_dump_json(exclude={"id"}).encode()).hexdigest()
+
+
 class EvidencePassage(Passage):
     """A passage as the judge was shown it."""
 
@@ -88,7 +95,7 @@ class Search(BaseModel):
     omitted: Annotated[
         int, Field(ge=0, description="Passages found but left out, lowest ranked first, for want of room.")
     ] = 0
-    latency_ms: Annotated[float, Field(ge=0)] = 0.0
+    latency_ms: Annotated[float | None, Field(ge=0)] = None
 
 
 class Status(StrEnum):
@@ -155,9 +162,12 @@ class Judgment(BaseModel):
     ]
     detail: Annotated[str, Field(description="For a failure: what went wrong.")] = ""
     usage: Usage
-    latency_ms: Annotated[float, Field(ge=0)]
+    latency_ms: Annotated[
+        float | None, Field(ge=0, description="Wall-clock time; null in runs over files, whose lines never depend on a clock.")
+    ]
     seed: int
-    judge_id: str
+    case_digest: Annotated[str, Field(description="SHA-256 of the case that was judged.")]
+    judge_id: Annotated[str, Field(description="SHA-256 of all that the judgment depends on beside case and seed.")]
 
     @model_validator(mode="after")
     def _number_only_if_scored(self) -> "Judgment":
@@ -165,6 +175,11 @@ class Judgment(BaseModel):
         if scored != (self.verdict is not None) or scored != (self.p_correct is not None):
             raise ValueError("a verdict and a probability belong to `scored` and to nothing else")
         return self
+
+    def without_clock(self) -> "Judgment":
+        """The same judgment without the times it took: what is left is the same in every run."""
+        searches = [search.model_copy(update={"latency_ms": None}) for search in self.searches]
+        return self.model_copy(update={"latency_ms": None, "searches": searches})
 
 
 def json_schemas() -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Judging files, and measuring how good a judge is."""

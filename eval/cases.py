@@ -1,0 +1,86 @@
+"""Reading cases from files: JSON or JSONL, every fault named by line and field, good lines kept."""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from pydantic import ValidationError
+
+from verifier.types import Case
+
+EXPECTED = '{"id": "…", "question": "…", "options": {"A": "…"} (optional), "trace": "…" or ["step", …]}'
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that is not a case."""
+
+    line: int  # counted from 1; in a JSON array, the element
+    problems: tuple[str, ...]  # field and what was expected
+
+    def __str__(self) -> str:
+        return f"line {self.line}: " + "; ".join(self.problems)
+
+
+def read_cases(file: Path | IO[bytes]) -> Iterator[Case | BadLine]:
+    """Read `.jsonl`, `.json` (one case or an array), either gzipped, in order.
+
+    Ids must be unique: a second line with the same id is a BadLine.
+    """
+    seen: dict[str, int] = {}
+    for line, record in _records(_read(file)):
+        case = record if isinstance(record, BadLine) else _case(line, record)
+        if isinstance(case, Case):
+            first = seen.setdefault(case.id, line)
+            if first != line:
+                case = BadLine(line, (f"id: {case.id!r} was used on line {first} already; ids must be unique",))
+        yield case
+
+
+def _read(file: Path | IO[bytes]) -> bytes:
+    data = file.read_bytes() if isinstance(file, Path) else file.read()
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+
+def _records(data: bytes) -> Iterator[tuple[int, Any]]:
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if data.lstrip()[:1] == b"[":
+        try:
+            yield from enumerate(json.loads(data), start=1)
+        except (ValueError, RecursionError) as error:
+            yield 1, BadLine(1, (f"not a JSON array: {error}",))
+        return
+    lines = data.split(b"\n")
+    if len([line for line in lines if line.strip()]) > 1 and data.lstrip()[:1] == b"{":
+        try:  # one case, laid out over several lines
+            yield 1, json.loads(data)
+            return
+        except (ValueError, RecursionError):
+            pass  # then it is JSONL, and each line speaks for itself
+    yield from _lines(lines)
+
+
+def _lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield number, BadLine(number, (f"not JSON ({error}); expected {EXPECTED}",))
+
+
+def _case(line: int, record: Any) -> Case | BadLine:
+    if not isinstance(record, dict):
+        return BadLine(line, (f"expected an object {EXPECTED}, found {type(record).__name__}",))
+    try:
+        return Case.model_validate(record)
+    except ValidationError as error:
+        problems = []
+        for item in error.errors():
+            field = ".".join(str(part) for part in item["loc"]) or "line"
+            problems.append(f"{field}: {item['msg']}")
+        return BadLine(line, tuple(problems))

@@ -1,0 +1,86 @@
+"""Judging many cases into a file: reproducible, resumable, nothing lost.
+
+Cases are judged in waves of fixed composition, in the order of the input. Each wave is appended to the file as a whole and
+flushed to the disk. A run that was killed goes on at the first wave that is not complete, and because a wave's numbers follow
+from its content alone, the file comes out as if nothing had happened.
+"""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from verifier.judge import Judge
+from verifier.types import Case, Judgment
+
+
+class ResumeError(Exception):
+    """The output file does not belong to this run; the message says why and what to do."""
+
+
+async def judge_waves(judge: Judge, cases: Sequence[Case], done: int = 0) -> AsyncIterator[list[Judgment]]:
+    """Judge `cases[done:]` wave by wave; `done` is a multiple of the wave's size."""
+    size = judge.engine.max_sequences
+    for start in range(done, len(cases), size):
+        wave = await judge.verify_together(cases[start : start + size])
+        yield [judgment.without_clock() for judgment in wave]
+
+
+class Journal:
+    """The output file of a run: JSON lines of judgments in the order of the cases."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def resume(self, judge: Judge, cases: Sequence[Case]) -> list[Judgment]:
+        """Read what is there, cut off what is not a complete wave, and return the judgments that stay.
+
+        Raises:
+            ResumeError: the file holds something other than the beginning of this run.
+        """
+        if not self.path.exists():
+            return []
+        data = self.path.read_bytes()
+        lines = data.split(b"\n")[:-1]  # the last piece is empty, or a line that was cut short
+        judgments = [self._parse(number, line) for number, line in enumerate(lines, start=1)]
+        if len(judgments) > len(cases):
+            raise self._mismatch(f"it holds {len(judgments)} judgments for {len(cases)} cases")
+        for number, (judgment, case) in enumerate(zip(judgments, cases, strict=False), start=1):
+            if judgment.judge_id != judge.judge_id:
+                raise self._mismatch(
+                    f"line {number} is by another judge ({judgment.judge_id[:12]}…, now {judge.judge_id[:12]}…)"
+                )
+            if judgment.id != case.id or judgment.case_digest != case.digest:
+                raise self._mismatch(f"line {number} judges {judgment.id!r}, not the input's {case.id!r} as it is now")
+            if judgment.seed != judge.settings.sampling.seed:
+                raise self._mismatch(f"line {number} has seed {judgment.seed}, not {judge.settings.sampling.seed}")
+        size = judge.engine.max_sequences
+        kept = len(judgments) if len(judgments) == len(cases) else len(judgments) // size * size
+        with self.path.open("r+b") as file:
+            file.truncate(sum(len(line) + 1 for line in lines[:kept]))
+            os.fsync(file.fileno())
+        return judgments[:kept]
+
+    def append(self, wave: Sequence[Judgment]) -> None:
+        """Add a wave; it is on the disk when this returns."""
+        with self.path.open("ab") as file:
+            file.write(b"".join(to_line(judgment) for judgment in wave))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _parse(self, number: int, line: bytes) -> Judgment:
+        try:
+            return Judgment.model_validate_json(line)
+        except ValidationError as error:
+            raise self._mismatch(f"line {number} is not a judgment ({error.error_count()} problems)") from error
+
+    def _mismatch(self, reason: str) -> ResumeError:
+        return ResumeError(
+            f"{self.path} cannot be continued: {reason}. Name another file with -o, or move this one away."
+        )
+
+
+def to_line(judgment: Judgment) -> bytes:
+    """A judgment as one line of JSON."""
+    return judgment.model_dump_json().encode() + b"\n"
