@@ -13,6 +13,7 @@ from retrieval.encoder_spec import PRESETS
 from retrieval.local import LocalRetriever
 from retrieval.manifest import MANIFEST_FILE, Manifest
 from retrieval.passage import BuildError
+from retrieval.serial import SerialRetriever
 from retrieval.sources import starter
 from verifier.engines.base import Engine
 from verifier.judge import Judge, Mode
@@ -20,16 +21,16 @@ from verifier.prompt import load_prompt
 
 Report = Callable[[str], None]
 
-#: Recipe and catalogue name are the same thing here: the catalogue's encoders are named after their recipe.
 STARTER = "starter"
 
 
-def load_judge(settings: Settings, report: Report = lambda _: None) -> Judge:
+def load_judge(settings: Settings, report: Report = lambda _: None, *, reproducible: bool = False) -> Judge:
     """Load everything that a judge needs. Blocking; takes seconds with a warm cache, about a minute without.
 
     Args:
         settings: what is in force.
         report: told in words what is being waited for.
+        reproducible: give up throughput for the same numbers in every run, by searching one query at a time.
 
     Raises:
         ModelNotAvailableError, UnknownModelError: the model is not to be had here; the message names the command that mends it.
@@ -40,7 +41,8 @@ def load_judge(settings: Settings, report: Report = lambda _: None) -> Judge:
     report(f"finding the judge {judge.model}")
     model = resolve(judge.model, settings.paths.cache, tokenizer_only=judge.engine == "openai", on_progress=report)
     prompt = load_prompt(_prompt_name(judge, model))
-    retriever = load_retriever(settings, report)
+    local = load_retriever(settings, report)
+    retriever = SerialRetriever(local) if reproducible else local
     report(f"loading {model.name}")
     return Judge(load_engine(judge, model), retriever, prompt, _mode(judge, model), judge)
 

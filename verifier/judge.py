@@ -184,10 +184,24 @@ class Judge:
 
     def _failure(self, case: Case, seed: int | None, reason: StopReason, detail: str) -> Judgment:
         return Judgment(
-            id=case.id, status=_STATUS[reason], verdict=None, p_correct=None, label_mass=None, forced=False, reasoning="",
-            searches=[], stop_reason=reason, turns=0, format_score=None, detail=detail, usage=Usage(), latency_ms=0.0, case_digest=case.digest,
-            seed=self.settings.sampling.seed if seed is None else seed, judge_id=self.judge_id,
-        )  # fmt: skip
+            id=case.id,
+            status=_STATUS[reason],
+            verdict=None,
+            p_correct=None,
+            label_mass=None,
+            forced=False,
+            reasoning="",
+            searches=[],
+            stop_reason=reason,
+            turns=0,
+            format_score=None,
+            detail=detail,
+            usage=Usage(),
+            latency_ms=None,
+            seed=self.settings.sampling.seed if seed is None else seed,
+            case_digest=case.digest,
+            judge_id=self.judge_id,
+        )
 
 
 def judge_id(engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, settings: JudgeSettings) -> str:

@@ -71,7 +71,6 @@ class Case(BaseModel):
             case["trace"] = {"steps": case["trace"]}
         return case
 
-
     @property
     def digest(self) -> str:
         """SHA-256 of the content; the id, which says nothing about it, is left out."""
@@ -163,7 +162,8 @@ class Judgment(BaseModel):
     detail: Annotated[str, Field(description="For a failure: what went wrong.")] = ""
     usage: Usage
     latency_ms: Annotated[
-        float | None, Field(ge=0, description="Wall-clock time; null in runs over files, whose lines never depend on a clock.")
+        float | None,
+        Field(ge=0, description="Wall-clock time; null in runs over files, whose lines never depend on a clock."),
     ]
     seed: int
     case_digest: Annotated[str, Field(description="SHA-256 of the case that was judged.")]

@@ -9,8 +9,10 @@ import unicodedata
 
 from verifier.parse import Tag
 
-# Characters that take no room on the screen: soft hyphen, zero-width spaces and joiners, direction marks, variation selectors …
+# Characters that take no room of their own: controls, combining accents, soft hyphen, zero-width spaces and joiners, direction
+# marks, variation selectors …
 _INVISIBLE = (
+    "\x00-\x08\x0e-\x1f\x7f-\x9f\u0300-\u036f"
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
     "\U000e0000-\U000e0fff"
 )
@@ -33,19 +35,25 @@ class _Folding(dict[int, str]):
 
 _FOLDING = _Folding()
 
-_GAP = rf"[\s{_INVISIBLE}]*"
+_GAP = rf"[\s{_INVISIBLE}]*+"
 _LESS = r"(?:[<\u2039\u2329\u27e8\u3008\u02c2\u1438\u276e\u2770\u00ab\u300a]|&lt;|&#0*60;|&#x0*3c;)"
 _GREATER = r"(?:[>\u203a\u232a\u27e9\u3009\u02c3\u1433\u276f\u2771\u00bb\u300b]|&gt;|&#0*62;|&#x0*3e;)"
 _SLASH = r"[/\\\u2044\u2215\u29f8]"
 _NAMES = "|".join(_GAP.join(tag.value) for tag in Tag)
+_BEGINNINGS = "|".join(
+    _GAP.join(start) for start in sorted({tag.value[:n] for tag in Tag for n in range(1, len(tag.value))}, key=len, reverse=True)
+)
 
 # `<`, a tag's name with anything invisible in between, attributes if it likes, and `>`; or the same without its `>`.
 _TAG_NAME = rf"{_GAP}(?:{_SLASH}{_GAP})?(?:{_NAMES})(?![a-z0-9])"
+# `<` and the beginning of a name where the text ends: what comes after this text could complete it.
+_CUT = rf"{_GAP}(?:{_SLASH}{_GAP})?(?:{_BEGINNINGS})?{_GAP}"
 # `<|im_end|>`, `<s>`, `<<SYS>>`, `[INST]`, `<start_of_turn>`: control sequences of common chat templates.
 _CONTROL = "s|bos|eos|pad|unk|start_of_turn|end_of_turn"
 _SUSPECT = re.compile(
     rf"{_LESS}(?P<tag>{_TAG_NAME}[^<>]{{0,40}}?){_GREATER}"
     rf"|{_LESS}(?P<stub>{_TAG_NAME})"
+    rf"|{_LESS}(?P<cut>{_CUT})\Z"
     rf"|{_LESS}{_GAP}\|(?P<piped>[^<>|]{{0,60}})\|{_GAP}{_GREATER}"
     rf"|{_LESS}(?P<control>{_GAP}{_SLASH}?(?:{_CONTROL}){_GAP}){_GREATER}"
     rf"|{_LESS}{{2}}(?P<system>{_GAP}{_SLASH}?sys{_GAP}){_GREATER}{{2}}"
@@ -62,10 +70,15 @@ def neutralise(text: str) -> str:
     except that lone surrogates, which no tokenizer can encode, become `?`.
     """
     text = text.encode("utf-8", "replace").decode("utf-8")
-    folded = text.translate(_FOLDING)
+    while (harmless := _defuse(text)) != text:  # what was inside a pair of brackets may have brackets of its own
+        text = harmless
+    return text
+
+
+def _defuse(text: str) -> str:
     pieces: list[str] = []
     done = 0
-    for match in _SUSPECT.finditer(folded):
+    for match in _SUSPECT.finditer(text.translate(_FOLDING)):
         start, end = match.span(match.lastgroup or 0)
         pieces += [text[done : match.start()], "(", _UNSEEN.sub("", text[start:end]).strip(), ")"]
         done = match.end()

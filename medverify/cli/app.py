@@ -1,0 +1,29 @@
+"""The list of commands, in the order in which a newcomer meets them."""
+
+import typer
+
+from medverify.cli import demo, index, inspect, score, serve, verify
+
+app = typer.Typer(
+    name="medverify",
+    help="Judge medical reasoning: a model thinks, searches the literature and gives a verdict with its evidence.\n\n"
+    "Start with `medverify demo`. A research tool, not a medical device.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+config = typer.Typer(help="What is in force, and where it came from.", no_args_is_help=True)
+config.command("show")(inspect.show_config)
+indexes = typer.Typer(help="Build an index of passages.", no_args_is_help=True)
+indexes.command("build")(index.build)
+
+app.command()(demo.demo)
+app.command()(verify.verify)
+app.command()(index.search)
+app.command()(serve.serve)
+app.command()(score.score)
+app.command()(inspect.models)
+app.command()(inspect.doctor)
+app.command()(inspect.schema)
+app.add_typer(config, name="config")
+app.add_typer(indexes, name="index")

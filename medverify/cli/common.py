@@ -1,0 +1,104 @@
+"""What commands share: options, consoles, and the edge where errors become messages and exit codes."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from configs.digest import ChecksumMismatchError
+from configs.load import LoadedSettings, SettingsError, load_settings
+from configs.locate import ModelNotAvailableError
+from configs.resolve import UnknownModelError
+from retrieval.passage import RetrievalError
+from verifier.engines.base import EngineError
+from verifier.prompt import PromptError
+
+OK, NOT_JUDGED, BAD_INPUT = 0, 1, 2  # exit codes
+
+out = Console()
+err = Console(stderr=True)
+
+ConfigOption = Annotated[
+    str | None, typer.Option("--config", "-c", help="Settings file: a shipped name (laptop, openai-server) or a path.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="One setting, such as judge.limits.max_turns=4; may be given again. Beats file and environment."
+    ),
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", "-m", help="The judge: a name from `medverify models`, or a folder.")
+]
+
+#: Faults that a user can mend; their messages say how.
+EXPECTED = (
+    SettingsError,
+    ModelNotAvailableError,
+    UnknownModelError,
+    ChecksumMismatchError,
+    RetrievalError,
+    EngineError,
+    PromptError,
+)
+
+
+def settings_from(config: str | None, overrides: list[str] | None, model: str | None = None) -> LoadedSettings:
+    """Merge defaults, file, environment and flags, or end with a message."""
+    chosen = [f"judge.model={model}"] if model else []
+    with mended_by_user():
+        return load_settings(config, os.environ, [*chosen, *(overrides or [])])
+
+
+@contextmanager
+def mended_by_user() -> Iterator[None]:
+    """Turn the faults that a user can mend into a message and exit code 2."""
+    try:
+        yield
+    except EXPECTED as error:
+        fail(str(error))
+    except ModuleNotFoundError as error:
+        extra = "serve" if error.name in ("fastapi", "uvicorn") else "embedded"
+        fail(f"{error.name} is not installed. Mend it with: pip install 'medverify[{extra}]'")
+
+
+def fail(message: str) -> NoReturn:
+    """End with a message for people."""
+    err.print(f"[bold red]error:[/] {_escape(message)}", highlight=False, soft_wrap=True)
+    raise typer.Exit(BAD_INPUT)
+
+
+@contextmanager
+def waiting(message: str) -> Iterator[Status]:
+    """A spinner on a terminal; nothing elsewhere."""
+    with err.status(message) as status:
+        yield status
+
+
+def quiet_libraries() -> None:
+    """Keep progress bars of model libraries out of our output, and their threads from spinning."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if "transformers" in sys.modules or _installed("transformers"):
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+
+
+def _installed(module: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,66 @@
+"""`medverify serve`: the HTTP service."""
+
+from typing import Annotated
+
+import typer
+
+from configs.catalogue import load_catalogue
+from medverify import __version__
+from medverify.cli.common import (
+    ConfigOption,
+    ModelOption,
+    SetOption,
+    err,
+    mended_by_user,
+    quiet_libraries,
+    settings_from,
+    waiting,
+)
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.")] = None,
+    config: ConfigOption = None,
+    model: ModelOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Serve the judge over HTTP: POST /verify, GET /health, /ready, /info; the API is described at /docs.
+
+    The model is loaded once; requests in flight share its batches. SIGTERM finishes what is under way, then stops.
+    """
+    flags = [f"serve.{name}={value}" for name, value in (("host", host), ("port", port)) if value is not None]
+    settings = settings_from(config, [*(overrides or []), *flags], model).settings
+    with mended_by_user():
+        import uvicorn
+
+        from serve.app import create_app
+        from serve.schemas import Info
+
+        with waiting("starting") as status:
+            quiet_libraries()
+            from medverify.assemble import load_judge
+
+            judge = load_judge(settings, status.update)
+        entry = load_catalogue().by_name.get(settings.judge.model.partition("@")[0])
+        info = Info(
+            judge_id=judge.judge_id,
+            model=settings.judge.model,
+            mode=judge.mode,
+            engine=judge.engine.describe(),
+            prompt=judge.prompt.name,
+            prompt_digest=judge.prompt.digest,
+            index_digest=judge.retriever.digest,
+            version=__version__,
+            quality=[row.model_dump() for row in entry.quality] if entry else [],
+        )
+        err.print(
+            f"judge {judge.judge_id[:12]} listens on http://{settings.serve.host}:{settings.serve.port}",
+            highlight=False,
+        )
+        uvicorn.run(
+            create_app(judge, settings.serve, info),
+            host=settings.serve.host,
+            port=settings.serve.port,
+            log_level="info",
+        )

@@ -1,0 +1,139 @@
+"""`medverify verify`: judge a file."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from configs.settings import Settings
+from eval.cases import BadLine, read_cases
+from eval.packs import PackError, read_pack
+from eval.run import Journal, ResumeError, judge_waves, to_line
+from medverify.cli.common import (
+    BAD_INPUT,
+    NOT_JUDGED,
+    OK,
+    ConfigOption,
+    ModelOption,
+    SetOption,
+    err,
+    fail,
+    mended_by_user,
+    out,
+    quiet_libraries,
+    settings_from,
+    waiting,
+)
+from medverify.cli.render import panel, summary, table
+from verifier.types import Case, Judgment, Status
+
+
+def verify(
+    file: Annotated[
+        str, typer.Argument(help="JSON or JSONL, gzipped or not; - reads standard input.", metavar="FILE|-")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Append judgments to this JSONL file; run again to continue it."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print judgments as JSON lines instead of a table.")] = False,
+    pack: Annotated[
+        int | None,
+        typer.Option(
+            help="FILE is a pack (PREFIX of .questions.jsonl and .traces.jsonl); judge so many traces a question."
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    model: ModelOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Judge the cases of a file.
+
+    Each line is {"id", "question", "options" (optional), "trace"}; a trace is a text or a list of steps. Lines that are not
+    cases are reported on standard error with line, field and what was expected; the others are judged all the same.
+
+    With -o the run can be killed at any moment: the same command goes on where it stopped and ends with the same file.
+
+    Exit code: 0 all judged; 1 some could not be judged (their status says why); 2 bad input.
+    """
+    settings = settings_from(config, overrides, model).settings
+    cases, bad = _read(file, pack)
+    for line in bad:
+        err.print(f"[red]{file}[/], {line}", highlight=False, soft_wrap=True, markup=False)
+    if not cases:
+        fail(f"{file}: no case to judge")
+    judgments = _judge(settings, cases, output, as_json)
+    if not as_json:
+        _show(cases, judgments)
+    err.print(summary(judgments), highlight=False)
+    if bad:
+        err.print(f"{len(bad)} bad line(s) were left out", style="red")
+        raise typer.Exit(BAD_INPUT)
+    raise typer.Exit(OK if all(judgment.status is Status.SCORED for judgment in judgments) else NOT_JUDGED)
+
+
+def _read(file: str, pack: int | None) -> tuple[list[Case], list[BadLine]]:
+    try:
+        if pack is not None:
+            return [labelled.case for labelled in read_pack(Path(file), pack)], []
+        source = sys.stdin.buffer if file == "-" else Path(file)
+        records = list(read_cases(source))
+    except (OSError, EOFError, PackError) as error:
+        fail(f"cannot read {file}: {error}")
+    return [r for r in records if isinstance(r, Case)], [r for r in records if isinstance(r, BadLine)]
+
+
+def _judge(settings: Settings, cases: list[Case], output: Path | None, as_json: bool) -> list[Judgment]:
+    with mended_by_user(), waiting("starting") as status:
+        quiet_libraries()
+        from medverify.assemble import load_judge
+
+        judge = load_judge(settings, status.update, reproducible=True)
+        journal = Journal(output) if output else None
+        try:
+            judgments = journal.resume(judge, cases) if journal else []
+        except (ResumeError, OSError) as error:
+            fail(str(error))
+    if as_json:
+        _print_lines(judgments)
+
+    async def run() -> None:
+        await judge.warm_up()
+        with _progress() as progress:
+            task = progress.add_task("judging", total=len(cases), completed=len(judgments))
+            async for wave in judge_waves(judge, cases, done=len(judgments)):
+                if journal:
+                    journal.append(wave)
+                if as_json:
+                    _print_lines(wave)
+                judgments.extend(wave)
+                progress.update(task, completed=len(judgments))
+        await judge.engine.aclose()
+        await judge.retriever.aclose()
+
+    with mended_by_user():
+        asyncio.run(run())
+    return judgments
+
+
+def _print_lines(judgments: list[Judgment]) -> None:
+    sys.stdout.buffer.write(b"".join(map(to_line, judgments)))
+    sys.stdout.buffer.flush()
+
+
+def _show(cases: list[Case], judgments: list[Judgment]) -> None:
+    out.print(panel(cases[0], judgments[0]) if len(cases) == 1 else table(judgments))
+
+
+def _progress() -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=err, disable=not err.is_terminal)

@@ -1,0 +1,1 @@
+"""The HTTP service: routes, schemas, errors and admission around a judge."""

@@ -1,0 +1,109 @@
+"""The application: a judge behind `/verify`, and what operators need to know about it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Body, FastAPI, Request
+
+from configs.settings import ServeSettings
+from serve.admission import Admission
+from serve.body_limit import BodyLimit
+from serve.errors import Problem, ServiceError, install
+from serve.schemas import Health, Info, Judgments, Ready, VerifyMany, VerifyRequest
+from verifier.judge import Judge
+from verifier.types import Judgment
+
+T = TypeVar("T")
+
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": description}
+    for status, description in {
+        413: "The request or its batch is too large.",
+        422: "The request does not fit the schema.",
+        503: "The service is busy; come back after Retry-After seconds.",
+    }.items()
+}
+
+
+def create_app(judge: Judge, settings: ServeSettings, info: Info) -> FastAPI:
+    """Build the service around a loaded judge, which it closes when it stops."""
+    admission = Admission(settings.max_queue, settings.retry_after_s)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await judge.warm_up()
+        yield
+        await judge.engine.aclose()
+        await judge.retriever.aclose()
+
+    app = FastAPI(
+        title="medverify",
+        version=info.version,
+        summary="Judges medical reasoning, with evidence. A research tool, not a medical device.",
+        lifespan=lifespan,
+    )
+    install(app)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+
+    @app.post("/verify", responses=_PROBLEMS)
+    async def verify(request: Request, body: Annotated[VerifyRequest, Body()]) -> Judgment | Judgments:
+        """Judge one case, or several at once.
+
+        Every case ends in a judgment. One that could not be judged has a status other than `scored`, and neither a verdict
+        nor a probability: a failure is never a number.
+        """
+        cases = body.cases if isinstance(body, VerifyMany) else [body.case]
+        if len(cases) > settings.max_batch:
+            detail = f"{len(cases)} cases; at most {settings.max_batch} fit into one request"
+            raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
+        with admission.admit(len(cases)):
+            judging = asyncio.gather(*(judge.verify(case, body.seed) for case in cases))
+            judgments = await unless_client_leaves(request, _collect(judging))
+        return Judgments(judgments=judgments) if isinstance(body, VerifyMany) else judgments[0]
+
+    @app.get("/health")
+    async def health() -> Health:
+        """The process is alive."""
+        return Health()
+
+    @app.get("/ready")
+    async def ready() -> Ready:
+        """The judge is loaded and takes cases: this service does not listen before it is."""
+        return Ready(cases_in_flight=admission.in_flight)
+
+    @app.get("/info")
+    async def about() -> Info:
+        """What judges here: ids and digests that make a judgment repeatable, and how good it was measured to be."""
+        return info
+
+    return app
+
+
+async def _collect(judging: "asyncio.Future[list[Judgment]]") -> list[Judgment]:
+    return await judging
+
+
+async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Run `work`, but cancel it when the client hangs up: an abandoned request stops costing.
+
+    Raises:
+        ServiceError: 499, for the log; the client is not there to read it.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ServiceError(499, "client-left", "The client left", "the connection was closed before the judgment")
+        return task.result()
+    finally:
+        for future in (task, gone):
+            future.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,98 @@
+"""What `/verify` takes and gives."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic.config import JsonDict
+
+from verifier.types import Case, Judgment
+
+Seed = Annotated[int | None, Field(ge=0, le=2**31 - 1, description="Overrides the service's sampling seed.")]
+
+_EXAMPLE: JsonDict = {
+    "id": "case-1",
+    "question": "What does warfarin inhibit?",
+    "options": {"A": "Vitamin K epoxide reductase", "B": "Thrombin"},
+    "trace": ["Warfarin blocks the recycling of vitamin K.", "The answer is A."],
+}
+
+
+class VerifyOne(BaseModel):
+    """One case to judge."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+
+    case: Case
+    seed: Seed = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_flat(cls, data: Any) -> Any:
+        """The case's own fields may stand directly in the body; a missing id becomes `0`."""
+        if not isinstance(data, dict) or "case" in data:
+            return data
+        fields = dict(data)
+        seed = fields.pop("seed", None)
+        return {"case": {"id": "0", **fields}, "seed": seed}
+
+
+class VerifyMany(BaseModel):
+    """Several cases, judged independently."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"cases": [_EXAMPLE]}]})
+
+    cases: Annotated[list[Case], Field(min_length=1)]
+    seed: Seed = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number_cases(cls, data: Any) -> Any:
+        """A missing id becomes the case's position."""
+        if not isinstance(data, dict) or not isinstance(data.get("cases"), list):
+            return data
+        cases = [{"id": str(i), **case} if isinstance(case, dict) else case for i, case in enumerate(data["cases"])]
+        return {**data, "cases": cases}
+
+
+def _shape(body: Any) -> Literal["one", "many"]:
+    return "many" if isinstance(body, VerifyMany) or (isinstance(body, dict) and "cases" in body) else "one"
+
+
+VerifyRequest = Annotated[
+    Annotated[VerifyOne, Tag("one")] | Annotated[VerifyMany, Tag("many")],
+    Discriminator(_shape),
+]
+
+
+class Judgments(BaseModel):
+    """One judgment for each case, in the order of the request."""
+
+    judgments: list[Judgment]
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(BaseModel):
+    """The judge is loaded, and how much it has to do."""
+
+    status: Literal["ready"] = "ready"
+    cases_in_flight: int
+
+
+class Info(BaseModel):
+    """What judges here."""
+
+    judge_id: str
+    model: str
+    mode: str
+    engine: dict[str, str | int | float]
+    prompt: str
+    prompt_digest: str
+    index_digest: str
+    version: str
+    quality: Annotated[list[dict[str, Any]], Field(description="Measured quality of this judge; empty: not measured.")]
+    notice: str = "A research tool, not a medical device."
