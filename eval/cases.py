@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,12 @@ def read_cases(file: Path | IO[bytes]) -> Iterator[Case | BadLine]:
     Ids must be unique: a second line with the same id is a BadLine.
     """
     seen: dict[str, int] = {}
-    for line, record in _records(_read(file)):
+    try:
+        data = _read(file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        yield BadLine(1, (f"a damaged gzip file: {error}",))
+        return
+    for line, record in _records(data):
         case = record if isinstance(record, BadLine) else _case(line, record)
         if isinstance(case, Case):
             first = seen.setdefault(case.id, line)
@@ -47,13 +53,15 @@ def _read(file: Path | IO[bytes]) -> bytes:
 
 def _records(data: bytes) -> Iterator[tuple[int, Any]]:
     data = data.removeprefix(b"\xef\xbb\xbf")
+    lines = data.split(b"\n")
     if data.lstrip()[:1] == b"[":
         try:
             yield from enumerate(json.loads(data), start=1)
+            return
         except (ValueError, RecursionError) as error:
-            yield 1, BadLine(1, (f"not a JSON array: {error}",))
-        return
-    lines = data.split(b"\n")
+            if not any(isinstance(record, dict) for _, record in _lines(lines)):
+                yield 1, BadLine(1, (f"not a JSON array: {error}",))
+                return  # else it is JSONL whose first line is not a case
     if len([line for line in lines if line.strip()]) > 1 and data.lstrip()[:1] == b"{":
         try:  # one case, laid out over several lines
             yield 1, json.loads(data)

@@ -1,13 +1,15 @@
 """Question and trace files: questions with their gold answer, and several labelled traces for each."""
 
 import gzip
-import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
-from verifier.types import Case
+from pydantic import BaseModel, Field, ValidationError
+
+from verifier.types import Case, NonEmpty, OptionKey, Question, Trace
 
 
 class PackError(ValueError):
@@ -23,6 +25,27 @@ class LabelledCase:
     question_id: str
 
 
+class _QuestionRow(BaseModel):
+    id: str
+    question: NonEmpty
+    context: str | None = None
+    options: dict[OptionKey, NonEmpty] | None = None
+
+    def asked(self) -> Question:
+        text = f"{self.context}\n\n{self.question}" if self.context else self.question
+        return Question(text=text, options=self.options)
+
+
+class _TraceRow(BaseModel):
+    qid: str
+    trace_id: str = Field(min_length=1, max_length=512)
+    reasoning: NonEmpty
+    trace_label: Literal[0, 1] | None
+
+
+_Row = TypeVar("_Row", _QuestionRow, _TraceRow)
+
+
 def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[LabelledCase]:
     """Read `PREFIX.questions.jsonl[.gz]` and `PREFIX.traces.jsonl[.gz]`.
 
@@ -31,37 +54,32 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
         traces_per_question: keep the first so many traces of each question; all if None.
 
     Raises:
-        PackError: a file is missing or a row lacks a field.
+        PackError: a file is missing or damaged, a row is not what it should be, or a trace belongs to no question.
     """
-    questions = {row["id"]: row for row in _rows(prefix, "questions", ("id", "question"))}
+    questions = {row.id: row.asked() for row in _rows(prefix, "questions", _QuestionRow)}
     taken: dict[str, int] = {}
     cases = []
-    for row in _rows(prefix, "traces", ("qid", "trace_id", "reasoning", "trace_label")):
-        question = questions.get(row["qid"])
-        if question is None:
-            raise PackError(f"{prefix}: trace {row['trace_id']!r} belongs to no question ({row['qid']!r})")
-        taken[row["qid"]] = taken.get(row["qid"], 0) + 1
-        if traces_per_question is None or taken[row["qid"]] <= traces_per_question:
-            text = (
-                f"{question['context']}\n\n{question['question']}" if question.get("context") else question["question"]
-            )
-            asked = {"text": text, "options": question.get("options")}
-            case = Case.model_validate({"id": row["trace_id"], "question": asked, "trace": row["reasoning"]})
-            cases.append(LabelledCase(case, row["trace_label"], row["qid"]))
+    for row in _rows(prefix, "traces", _TraceRow):
+        if row.qid not in questions:
+            raise PackError(f"{prefix}: trace {row.trace_id!r} belongs to no question ({row.qid!r})")
+        taken[row.qid] = taken.get(row.qid, 0) + 1
+        if traces_per_question is None or taken[row.qid] <= traces_per_question:
+            case = Case(id=row.trace_id, question=questions[row.qid], trace=Trace(text=row.reasoning))
+            cases.append(LabelledCase(case, row.trace_label, row.qid))
     return cases
 
 
-def _rows(prefix: Path, part: str, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _rows(prefix: Path, part: str, kind: type[_Row]) -> Iterator[_Row]:
     path = next((path for end in (".jsonl.gz", ".jsonl") if (path := Path(f"{prefix}.{part}{end}")).is_file()), None)
     if path is None:
         raise PackError(f"no such file: {prefix}.{part}.jsonl or .jsonl.gz")
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                row = json.loads(line)
-                missing = [field for field in fields if field not in row]
-            except (ValueError, TypeError) as error:
-                raise PackError(f"{path}, line {number}: not a JSON object ({error})") from error
-            if missing:
-                raise PackError(f"{path}, line {number}: missing {', '.join(missing)}")
-            yield row
+    number = 0
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, start=1):  # noqa: B007 - told in the messages below
+                yield kind.model_validate_json(line)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'line'}: {item['msg']}" for item in error.errors())
+        raise PackError(f"{path}, line {number}: {faults}") from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise PackError(f"{path}, after line {number}: {error}") from error

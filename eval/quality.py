@@ -25,7 +25,8 @@ class Report:
 def read_judgments(path: Path) -> list[Judgment]:
     """Read a file of judgments; raises ValueError with the line for one that is not."""
     judgments = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # Lines of bytes, for a string would be cut at U+2028 and its like as well, which end no line of JSONL.
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             judgments.append(Judgment.model_validate_json(line))
         except ValueError as error:

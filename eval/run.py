@@ -38,9 +38,9 @@ class Journal:
 
         Raises:
             ResumeError: the file holds something other than the beginning of this run.
+            OSError: the file cannot be written; better told now than after the first wave.
         """
-        if not self.path.exists():
-            return []
+        self.path.open("ab").close()
         data = self.path.read_bytes()
         lines = data.split(b"\n")[:-1]  # the last piece is empty, or a line that was cut short
         judgments = [self._parse(number, line) for number, line in enumerate(lines, start=1)]

@@ -19,7 +19,7 @@ from verifier.prompt import render_passage
 from verifier.transcript import Author, Transcript
 from verifier.types import EvidencePassage, Search, StopReason
 
-RESERVE = 24  # tokens of context kept back, so that a verdict can always still be forced
+RESERVE = 40  # tokens of context kept back, so that a verdict can always still be forced, even with one token a byte
 
 
 class Stop(Exception):  # noqa: N818 - an ending, not an error
@@ -63,7 +63,7 @@ class Episode:
     ) -> Completion:
         """Let the model continue `ids`; nothing is added to the transcript."""
         how = self.settings.sampling
-        request = Generate(ids, max_tokens, stop, watch, how.temperature, how.top_p, self.seed)
+        request = Generate(tuple(ids), max_tokens, stop, watch, how.temperature, how.top_p, self.seed)
         completion = await self.sequence.generate(request)
         self.prefilled += completion.prefilled
         self.cached += completion.cached

@@ -28,7 +28,7 @@ def demo(config: ConfigOption = "laptop", model: ModelOption = None, overrides: 
     be is printed at the end.
     """
     settings = settings_from(config, overrides, model).settings
-    cases = [Case.model_validate_json(line) for line in _file().read_text(encoding="utf-8").splitlines()]
+    cases = demo_cases()
     with mended_by_user(), waiting("starting") as status:
         quiet_libraries()
         from medverify.assemble import load_judge
@@ -64,5 +64,7 @@ def quality_line(model: str) -> str:
     return f"[bold]How good is this judge?[/] {entry.name}: {rows}. {entry.description}"
 
 
-def _file() -> resources.abc.Traversable:
-    return resources.files("medverify") / "demo" / "cases.jsonl"
+def demo_cases() -> list[Case]:
+    """The three cases."""
+    text = (resources.files("medverify") / "demo" / "cases.jsonl").read_text(encoding="utf-8")
+    return [Case.model_validate_json(line) for line in text.splitlines()]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from medverify.cli.common import (
@@ -54,7 +55,8 @@ def build(
                 on_progress=lambda done, total: progress.update(task, completed=done, total=total),
             )
     dropped = ", ".join(f"{count} {reason}" for reason, count in manifest.dropped.items() if count)
-    out.print(f"{output}: {manifest.rows} passages" + (f" (left out: {dropped})" if dropped else ""), highlight=False)
+    left_out = f" (left out: {dropped})" if dropped else ""
+    out.print(f"{output}: {manifest.rows} passages{left_out}", highlight=False, markup=False)
     out.print(f"digest {manifest.digest}", highlight=False)
 
 
@@ -79,7 +81,8 @@ def search(
             print(json.dumps(hit.model_dump(), ensure_ascii=False))  # noqa: T201 - for programs
         else:
             passage = hit.passage
-            out.print(f"[bold]{hit.rank}. {passage.title}[/]  [dim]{hit.score:.3f}  {passage.id}  {passage.source}[/]")
+            origin = escape(f"{hit.score:.3f}  {passage.id}  {passage.source}")
+            out.print(f"[bold]{hit.rank}. {escape(passage.title)}[/]  [dim]{origin}[/]")
             out.print(passage.text + "\n", highlight=False, markup=False)
 
 

@@ -5,6 +5,7 @@ import os
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from configs.catalogue import load_catalogue
@@ -35,12 +36,13 @@ def models(as_json: JsonOption = False, config: ConfigOption = None, overrides: 
     for name in ("name", "kind", "here", "size", "licence", "measured quality"):
         table.add_column(name, overflow="fold")
     for entry, here, how in rows:
-        mark = f"[green]yes[/] ({how})" if here else "[red]no[/]"
+        mark = f"[green]yes[/] ({escape(how)})" if here else "[red]no[/]"
         table.add_row(entry.name, entry.kind, mark, f"{entry.size_mb} MB", entry.licence, entry.quality_summary)
     out.print(table)
     for entry, here, how in rows:
         out.print(
-            f"[bold]{entry.name}[/]: {entry.description}" + ("" if here else f"\n  [dim]{how}[/]"), highlight=False
+            f"[bold]{entry.name}[/]: {escape(entry.description)}" + ("" if here else f"\n  [dim]{escape(how)}[/]"),
+            highlight=False,
         )
 
 
@@ -59,7 +61,7 @@ def doctor(as_json: JsonOption = False, config: ConfigOption = None, overrides: 
         for name in ("check", "state", "detail", "what to do"):
             table.add_column(name, overflow="fold")
         for check in checks:
-            table.add_row(check.name, _MARKS[check.state], check.detail, check.fix)
+            table.add_row(check.name, _MARKS[check.state], escape(check.detail), escape(check.fix))
         out.print(table)
     if any(check.state == "missing" for check in checks):
         raise typer.Exit(BAD_INPUT)
@@ -76,7 +78,7 @@ def show_config(as_json: JsonOption = False, config: ConfigOption = None, overri
     for name in ("setting", "value", "from", "meaning"):
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(row.key, str(row.value), row.origin, row.description)
+        table.add_row(row.key, *map(escape, (str(row.value), row.origin, row.description)))
     out.print(table)
 
 

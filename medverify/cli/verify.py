@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from configs.settings import Settings
@@ -62,7 +63,7 @@ def verify(
     settings = settings_from(config, overrides, model).settings
     cases, bad = _read(file, pack)
     for line in bad:
-        err.print(f"[red]{file}[/], {line}", highlight=False, soft_wrap=True, markup=False)
+        err.print(f"[red]{escape(file)}[/], {escape(str(line))}", highlight=False, soft_wrap=True)
     if not cases:
         fail(f"{file}: no case to judge")
     judgments = _judge(settings, cases, output, as_json)

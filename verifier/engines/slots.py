@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -69,9 +70,14 @@ class Slots:
         head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         shape = (count, heads, capacity, head_size)
         layers = range(config.num_hidden_layers)
-        self.keys = [torch.empty(shape, dtype=dtype, device=device) for _ in layers]
-        self.values = [torch.empty(shape, dtype=dtype, device=device) for _ in layers]
+        self.keys = [_zeros(shape, dtype, device) for _ in layers]
+        self.values = [_zeros(shape, dtype, device) for _ in layers]
         self.capacity = capacity
+
+    def clear(self, slot: int, count: int) -> None:
+        """Forget the first `count` tokens of a slot."""
+        for layer in self.keys + self.values:
+            layer[slot, :, :count] = 0
 
     def save_prefix(self, slot: int, ids: Sequence[int]) -> Prefix:
         """Copy the first `len(ids)` tokens out of a slot."""
@@ -87,6 +93,15 @@ class Slots:
         count = len(prefix.ids)
         for layer, saved in zip(self.keys + self.values, prefix.keys + prefix.values, strict=True):
             layer[slot, :, :count] = saved
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros: what attention masks out must still be a number, for zero times NaN is NaN."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    # Memory that the system hands out zeroed costs nothing until it is written to; torch would write to all of it.
+    width = {2: np.int16, 4: np.int32}[dtype.itemsize]
+    return torch.from_numpy(np.zeros(shape, width)).view(dtype)
 
 
 def attend(

@@ -15,6 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "PASSIVE"
@@ -52,7 +53,9 @@ class _Gang:
     places: "list[_Place]" = field(default_factory=list)
 
     def ready(self) -> bool:
-        return all(place.job is not None for place in self.places if not place.closed)
+        """Whether all want something. A generation that is over counts for nothing, even before its caller has noticed."""
+        jobs = [place.job for place in self.places if not place.closed]
+        return all(job is not None and not job.future.done() for job in jobs)
 
 
 @dataclass(eq=False, slots=True)
@@ -89,9 +92,10 @@ class TransformersEngine:
         settings = settings or EngineSettings()
         self.device = torch.device(_pick_device(settings.device))
         self.dtype = _pick_dtype(settings.dtype, self.device)
+        self.path = path
         self._digest = digest
         self._settings = settings
-        self._model, self._tokenizer = _load(path, self.dtype, self.device)
+        self._model, self._tokenizer = _load(path, self.dtype, self.device, settings.max_context)
         config = self._model.config
         limit = getattr(config, "max_position_embeddings", None)
         self.max_context = min(settings.max_context, limit) if limit else settings.max_context
@@ -277,8 +281,14 @@ class TransformersEngine:
             slots=self._slots,
             plan=plan,
         ).logits[0].float()  # fmt: skip
-        for job, tokens, logits_V in zip(batch, taken, logits_NV, strict=True):
+        sound_N = logits_NV.amax(-1).isfinite().tolist()  # a NaN anywhere in a row makes its maximum NaN
+        for job, tokens, logits_V, sound in zip(batch, taken, logits_NV, sound_N, strict=True):
             job.place.ids += tokens
+            if not sound:  # nothing of it may stay: even masked out, NaN would spoil the attention of the slot's next owner
+                self._slots.clear(job.place.slot, len(job.place.ids))
+                job.place.ids.clear()
+                _settle(job, EngineError("the model gave logits that are not numbers"))
+                continue
             job.pending = job.pending[len(tokens) :]
             if not job.pending:
                 self._draw(job, logits_V)
@@ -303,9 +313,6 @@ class TransformersEngine:
     def _draw(self, job: _Job, logits_V: torch.Tensor) -> None:
         request = job.request
         token, logprob = choose(logits_V, request.temperature, request.top_p, job.random)
-        if not torch.isfinite(torch.tensor(logprob)):
-            _settle(job, EngineError("the model gave logits that are not numbers"))
-            return
         job.ids.append(token)
         job.logprobs.append(logprob)
         if request.watch:
@@ -345,7 +352,7 @@ def _settle(job: _Job, outcome: Finish | EngineError) -> None:
             )
 
 
-def _load(path: Path, dtype: torch.dtype, device: torch.device) -> tuple[torch.nn.Module, HFTokenizer]:
+def _load(path: Path, dtype: torch.dtype, device: torch.device, max_context: int) -> tuple[torch.nn.Module, HFTokenizer]:
     from transformers import AutoModelForCausalLM
 
     try:
@@ -353,11 +360,18 @@ def _load(path: Path, dtype: torch.dtype, device: torch.device) -> tuple[torch.n
         model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=ATTENTION)
     except (OSError, ValueError, KeyError) as error:
         raise EngineError(f"cannot load a language model from {path}: {error}") from error
-    kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
+    kinds = set(_layer_types(model.config, max_context))
     if kinds != {"full_attention"}:
         raise EngineError(f"{path} has layers of kind {sorted(kinds)}; the embedded engine holds full attention only: "
                           "serve it with vLLM and use the openai engine")  # fmt: skip
     return model.to(device).eval(), tokenizer
+
+
+def _layer_types(config: Any, max_context: int) -> list[str]:
+    """Kinds of attention in a model. Older configs name no kinds, only a window, which is none if all of the context fits in."""
+    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    plain = "sliding_attention" if window and window < max_context else "full_attention"
+    return getattr(config, "layer_types", None) or [plain]
 
 
 def _pick_device(setting: str) -> str:
