@@ -29,7 +29,7 @@ class Limits(Section):
 class Guided(Section):
     """Bounds of the guided mode, for judges that were never trained to write the tags."""
 
-    think_tokens: Annotated[int, Field(ge=1, description="Tokens of thinking per turn.")] = 48
+    think_tokens: Annotated[int, Field(ge=1, description="Tokens of thinking per turn.")] = 64
     query_tokens: Annotated[int, Field(ge=1, description="Tokens of a search query.")] = 24
     claim_lead: Annotated[
         str, Field(description="How the first thought begins: an untrained judge needs a sentence to finish.")
@@ -60,7 +60,7 @@ class TransformersEngine(Section):
     device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N.")] = "auto"
     max_sequences: Annotated[int, Field(ge=1, description="Episodes that share one batch.")] = 16
     max_context: Annotated[int, Field(ge=256, description="Tokens per episode, prompt and evidence included.")] = 4096
-    step_tokens: Annotated[int, Field(ge=16, description="New tokens processed per forward pass, all episodes.")] = 2048
+    step_tokens: Annotated[int, Field(ge=16, description="New tokens processed per forward pass, all episodes.")] = 1024
 
 
 class OpenAIEngine(Section):

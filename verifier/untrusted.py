@@ -41,7 +41,8 @@ _GREATER = r"(?:[>\u203a\u232a\u27e9\u3009\u02c3\u1433\u276f\u2771\u00bb\u300b]|
 _SLASH = r"[/\\\u2044\u2215\u29f8]"
 _NAMES = "|".join(_GAP.join(tag.value) for tag in Tag)
 _BEGINNINGS = "|".join(
-    _GAP.join(start) for start in sorted({tag.value[:n] for tag in Tag for n in range(1, len(tag.value))}, key=len, reverse=True)
+    _GAP.join(start)
+    for start in sorted({tag.value[:n] for tag in Tag for n in range(1, len(tag.value))}, key=len, reverse=True)
 )
 
 # `<`, a tag's name with anything invisible in between, attributes if it likes, and `>`; or the same without its `>`.

@@ -58,8 +58,10 @@ class OpenAIEngine:
         self.max_context = settings.max_context
         self.max_sequences = settings.max_sequences
         self._places = asyncio.Semaphore(settings.max_sequences)
+        self._queue = asyncio.Lock()
         self._model = settings.model
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._api_key = api_key.strip()
+        headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         self._client = httpx2.AsyncClient(
             base_url=settings.base_url.rstrip("/") + "/", headers=headers, timeout=settings.timeout_s
         )
@@ -83,9 +85,12 @@ class OpenAIEngine:
         taken = 0
         opened: list[_RemoteSequence] = []
         try:
-            for _ in range(count):
-                await self._places.acquire()
-                taken += 1
+            async with (
+                self._queue
+            ):  # one at a time, or two could wait for ever, each for the places that the other has taken
+                for _ in range(count):
+                    await self._places.acquire()
+                    taken += 1
             opened = [_RemoteSequence(self) for _ in range(count)]
             yield list(opened)
         finally:
@@ -105,7 +110,8 @@ class OpenAIEngine:
             raise ContextFullError(f"{len(request.ids)} tokens leave no room in a context of {self.max_context}")
         if not self._model:
             self._model = await self._served_model()
-        reply = await self._post("completions", _body(request, self._model))
+        room = self.max_context - len(request.ids)
+        reply = await self._post("completions", _body(request, self._model, min(request.max_tokens, room)))
         return self._read(reply, request)
 
     async def _served_model(self) -> str:
@@ -126,14 +132,16 @@ class OpenAIEngine:
             try:
                 reply = await self._client.request(method, path, json=body)
             except httpx2.TransportError as error:
-                failure = f"{type(error).__name__}: {error}"
+                failure = self._redact(f"{type(error).__name__}: {error}")
                 continue
             if reply.status_code in _RETRIED:
                 failure = f"HTTP {reply.status_code}"
                 wait = max(wait, _retry_after(reply))
                 continue
             if reply.status_code >= 400:
-                raise EngineError(f"{reply.request.url} answered HTTP {reply.status_code}: {reply.text[:300]}")
+                raise EngineError(
+                    f"{reply.request.url} answered HTTP {reply.status_code}: {self._redact(reply.text)[:300]}"
+                )
             try:
                 answer = reply.json()
             except ValueError as error:
@@ -144,21 +152,25 @@ class OpenAIEngine:
         tries = self._settings.max_retries + 1
         raise EngineError(f"{self._settings.base_url} failed {tries} times, the last with {failure}")
 
+    def _redact(self, text: str) -> str:
+        """The text without the key, which servers like to quote when they refuse it."""
+        return text.replace(self._api_key, "***") if self._api_key else text
+
     def _read(self, reply: dict[str, Any], request: Generate) -> Completion:
         try:
             choice = reply["choices"][0]
             logprobs = choice["logprobs"]
             chosen = tuple(float(value) for value in logprobs["token_logprobs"])
             ids = _token_ids(choice)
-            tops: list[dict[str, float]] = logprobs.get("top_logprobs") or [{}] * len(ids)
+            tops: list[dict[str, float] | None] = logprobs.get("top_logprobs") or [None] * len(ids)
+            watched = tuple(
+                tuple(float((top or {}).get(f"token_id:{token}", -math.inf)) for token in request.watch) for top in tops
+            )
             finish_reason, stop_reason = choice["finish_reason"], choice.get("stop_reason")
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise EngineError(f"the server's completion cannot be read ({type(error).__name__}: {error})") from error
-        if any(math.isnan(value) for value in chosen) or len(chosen) != len(ids):
-            raise EngineError("the server gave NaN log-probabilities, or not one for each token")
-        watched = tuple(
-            tuple(float(top.get(f"token_id:{token}", -math.inf)) for token in request.watch) for top in tops
-        )
+        if any(map(math.isnan, chosen)) or not ids or len(chosen) != len(ids) or len(watched) != len(ids):
+            raise EngineError("the server gave no tokens, NaN log-probabilities, or not one for each token")
         usage = reply.get("usage") or {}
         cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
         finish = self._finish(finish_reason, stop_reason, ids, request)
@@ -180,12 +192,12 @@ class OpenAIEngine:
         return Finish.END
 
 
-def _body(request: Generate, model: str) -> dict[str, Any]:
+def _body(request: Generate, model: str, max_tokens: int) -> dict[str, Any]:
     """The request as vLLM and SGLang read it."""
     return {
         "model": model,
         "prompt": list(request.ids),
-        "max_tokens": request.max_tokens,
+        "max_tokens": max_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
         "seed": request.seed,

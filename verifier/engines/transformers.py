@@ -25,6 +25,7 @@ import torch
 
 from configs.settings import TransformersEngine as EngineSettings
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence
+from verifier.engines.packed_linear import pack_linears
 from verifier.engines.sampling import choose
 from verifier.engines.slots import ATTENTION, Prefix, Slots, Span, StepPlan
 from verifier.engines.tokenizer import HFTokenizer
@@ -284,7 +285,9 @@ class TransformersEngine:
         sound_N = logits_NV.amax(-1).isfinite().tolist()  # a NaN anywhere in a row makes its maximum NaN
         for job, tokens, logits_V, sound in zip(batch, taken, logits_NV, sound_N, strict=True):
             job.place.ids += tokens
-            if not sound:  # nothing of it may stay: even masked out, NaN would spoil the attention of the slot's next owner
+            if (
+                not sound
+            ):  # nothing of it may stay: even masked out, NaN would spoil the attention of the slot's next owner
                 self._slots.clear(job.place.slot, len(job.place.ids))
                 job.place.ids.clear()
                 _settle(job, EngineError("the model gave logits that are not numbers"))
@@ -315,9 +318,8 @@ class TransformersEngine:
         token, logprob = choose(logits_V, request.temperature, request.top_p, job.random)
         job.ids.append(token)
         job.logprobs.append(logprob)
-        if request.watch:
-            watched = logits_V[list(request.watch)] - logits_V.logsumexp(0)
-            job.watched.append(tuple(watched.tolist()))
+        watched = logits_V[list(request.watch)] - logits_V.logsumexp(0) if request.watch else logits_V[:0]
+        job.watched.append(tuple(watched.tolist()))
         finish = self._finish(job, token)
         if finish is None:
             job.pending = [token]
@@ -352,7 +354,9 @@ def _settle(job: _Job, outcome: Finish | EngineError) -> None:
             )
 
 
-def _load(path: Path, dtype: torch.dtype, device: torch.device, max_context: int) -> tuple[torch.nn.Module, HFTokenizer]:
+def _load(
+    path: Path, dtype: torch.dtype, device: torch.device, max_context: int
+) -> tuple[torch.nn.Module, HFTokenizer]:
     from transformers import AutoModelForCausalLM
 
     try:
@@ -364,7 +368,10 @@ def _load(path: Path, dtype: torch.dtype, device: torch.device, max_context: int
     if kinds != {"full_attention"}:
         raise EngineError(f"{path} has layers of kind {sorted(kinds)}; the embedded engine holds full attention only: "
                           "serve it with vLLM and use the openai engine")  # fmt: skip
-    return model.to(device).eval(), tokenizer
+    model = model.to(device).eval()
+    if device.type == "cpu" and dtype is torch.float32:
+        pack_linears(model)
+    return model, tokenizer
 
 
 def _layer_types(config: Any, max_context: int) -> list[str]:
