@@ -1,9 +1,15 @@
 """`medverify demo`: three cases written for this project, judged before your eyes."""
 
 import asyncio
+import io
+import re
 from importlib import resources
+from pathlib import Path
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.panel import Panel
 
 from configs.catalogue import Entry, load_catalogue
 from medverify.cli.common import (
@@ -18,10 +24,17 @@ from medverify.cli.common import (
     waiting,
 )
 from medverify.cli.render import panel
-from verifier.types import Case, Status
+from verifier.types import Case, Judgment, Status
+
+_FONT_FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # rich's drawing would fetch its font from elsewhere
 
 
-def demo(config: ConfigOption = "laptop", model: ModelOption = None, overrides: SetOption = None) -> None:
+def demo(
+    picture: Annotated[Path | None, typer.Option(help="Also save the last case as a picture (SVG).")] = None,
+    config: ConfigOption = "laptop",
+    model: ModelOption = None,
+    overrides: SetOption = None,
+) -> None:
     """Judge three short cases: one right, one with a wrong mechanism, one with an outdated claim.
 
     Needs no account and no GPU. The small judge that ships by default shows how the service works; how reliable it is known to
@@ -35,20 +48,23 @@ def demo(config: ConfigOption = "laptop", model: ModelOption = None, overrides: 
 
         judge = load_judge(settings, status.update)
 
-        async def run() -> bool:
+        async def run() -> list[Judgment]:
             await judge.warm_up()
             status.update(f"judging {len(cases)} cases")
             judgments = await judge.verify_together(cases)
             await judge.engine.aclose()
             await judge.retriever.aclose()
             status.stop()
-            for case, judgment in zip(cases, judgments, strict=True):
-                out.print(panel(case, judgment))
-            return all(judgment.status is Status.SCORED for judgment in judgments)
+            return judgments
 
-        judged = asyncio.run(run())
+        judgments = asyncio.run(run())
+    panels = [panel(case, judgment) for case, judgment in zip(cases, judgments, strict=True)]
+    for shown in panels:
+        out.print(shown)
+    if picture:
+        _save(panels[-1], picture)
     out.print(quality_line(settings.judge.model), highlight=False)
-    if not judged:
+    if any(judgment.status is not Status.SCORED for judgment in judgments):
         raise typer.Exit(NOT_JUDGED)
 
 
@@ -62,6 +78,14 @@ def quality_line(model: str) -> str:
         for row in entry.quality
     )
     return f"[bold]How good is this judge?[/] {entry.name}: {rows}. {entry.description}"
+
+
+def _save(shown: Panel, path: Path) -> None:
+    """Draw a panel as SVG that loads nothing from elsewhere."""
+    console = Console(record=True, width=100, file=io.StringIO())
+    console.print(shown)
+    drawing = console.export_svg(title="medverify demo")
+    path.write_text(_FONT_FACE.sub("", drawing), encoding="utf-8")
 
 
 def demo_cases() -> list[Case]:

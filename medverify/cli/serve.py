@@ -55,9 +55,8 @@ def serve(
             quality=[row.model_dump() for row in entry.quality] if entry else [],
         )
         err.print(
-            f"judge {judge.judge_id[:12]} listens on http://{settings.serve.host}:{settings.serve.port}",
-            highlight=False,
-        )
+            f"judge {judge.judge_id[:12]} is loaded", highlight=False
+        )  # uvicorn tells the address once it listens
         uvicorn.run(
             create_app(judge, settings.serve, info),
             host=settings.serve.host,
