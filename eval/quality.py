@@ -38,15 +38,19 @@ def measure(judgments: Iterable[Judgment], cases: Iterable[LabelledCase]) -> Rep
     """AUROC of p(1), accuracy and balanced accuracy of the verdicts; questions are the units of the intervals.
 
     Raises:
-        ValueError: a judgment's id is not in the pack, or nothing is left to score.
+        ValueError: a judgment's case is not in the pack as it is now, or judged twice, or nothing is left to score.
     """
     known = {labelled.case.id: labelled for labelled in cases}
     labels, probabilities, clusters = [], [], []
     not_judged = unlabelled = 0
     for judgment in judgments:
         if judgment.id not in known:
-            raise ValueError(f"{judgment.id!r} is not in the pack: are these the judgments of another?")
-        labelled = known[judgment.id]
+            raise ValueError(
+                f"{judgment.id!r} is not in the pack, or judged twice: are these the judgments of another?"
+            )
+        labelled = known.pop(judgment.id)
+        if judgment.case_digest != labelled.case.digest:
+            raise ValueError(f"{judgment.id!r} was judged when its question or trace was another")
         if judgment.p_correct is None:
             not_judged += 1
         elif labelled.label is None:

@@ -5,13 +5,17 @@ flushed to the disk. A run that was killed goes on at the first wave that is not
 from its content alone, the file comes out as if nothing had happened.
 """
 
+import fcntl
 import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from pydantic import ValidationError
 
 from verifier.judge import Judge
+from verifier.reward import NOT_JUDGED
 from verifier.types import Case, Judgment
 
 
@@ -28,19 +32,40 @@ async def judge_waves(judge: Judge, cases: Sequence[Case], done: int = 0) -> Asy
 
 
 class Journal:
-    """The output file of a run: JSON lines of judgments in the order of the cases."""
+    """The output file of a run: JSON lines of judgments in the order of the cases. Open it with `with`; one run at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def resume(self, judge: Judge, cases: Sequence[Case]) -> list[Judgment]:
+    def __enter__(self) -> Self:
+        """Make the file if need be, and keep other runs off it.
+
+        Raises:
+            ResumeError: another run is writing to it.
+            OSError: it cannot be written; better told now than after the first wave.
+        """
+        self._file = self.path.open("ab")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            raise ResumeError(f"{self.path}: another run is writing to this file") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def resume(self, judge: Judge, cases: Sequence[Case], *, retry_failed: bool = False) -> list[Judgment]:
         """Read what is there, cut off what is not a complete wave, and return the judgments that stay.
+
+        With `retry_failed` the run goes back to the first wave in which a case was not judged for reasons outside the
+        judge: an outage, a deadline.
 
         Raises:
             ResumeError: the file holds something other than the beginning of this run.
-            OSError: the file cannot be written; better told now than after the first wave.
         """
-        self.path.open("ab").close()
         data = self.path.read_bytes()
         lines = data.split(b"\n")[:-1]  # the last piece is empty, or a line that was cut short
         judgments = [self._parse(number, line) for number, line in enumerate(lines, start=1)]
@@ -57,17 +82,19 @@ class Journal:
                 raise self._mismatch(f"line {number} has seed {judgment.seed}, not {judge.settings.sampling.seed}")
         size = judge.engine.max_sequences
         kept = len(judgments) if len(judgments) == len(cases) else len(judgments) // size * size
-        with self.path.open("r+b") as file:
-            file.truncate(sum(len(line) + 1 for line in lines[:kept]))
-            os.fsync(file.fileno())
+        if retry_failed:
+            kept = next(
+                (i // size * size for i, judgment in enumerate(judgments) if judgment.status in NOT_JUDGED), kept
+            )
+        self._file.truncate(sum(len(line) + 1 for line in lines[:kept]))
+        os.fsync(self._file.fileno())
         return judgments[:kept]
 
     def append(self, wave: Sequence[Judgment]) -> None:
         """Add a wave; it is on the disk when this returns."""
-        with self.path.open("ab") as file:
-            file.write(b"".join(to_line(judgment) for judgment in wave))
-            file.flush()
-            os.fsync(file.fileno())
+        self._file.write(b"".join(to_line(judgment) for judgment in wave))
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def _parse(self, number: int, line: bytes) -> Judgment:
         try:

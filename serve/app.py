@@ -10,7 +10,7 @@ from fastapi import Body, FastAPI, Request
 from configs.settings import ServeSettings
 from serve.admission import Admission
 from serve.body_limit import BodyLimit
-from serve.errors import Problem, ServiceError, install
+from serve.errors import MEDIA_TYPE, Problem, ServiceError, install
 from serve.schemas import Health, Info, Judgments, Ready, VerifyMany, VerifyRequest
 from verifier.judge import Judge
 from verifier.types import Judgment
@@ -18,10 +18,12 @@ from verifier.types import Judgment
 T = TypeVar("T")
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": description}
+    status: {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
     for status, description in {
+        400: "The body is not text, or is nested too deeply, to be read as JSON.",
         413: "The request or its batch is too large.",
         422: "The request does not fit the schema.",
+        500: "The service met an error of its own.",
         503: "The service is busy; come back after Retry-After seconds.",
     }.items()
 }
@@ -30,6 +32,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 def create_app(judge: Judge, settings: ServeSettings, info: Info) -> FastAPI:
     """Build the service around a loaded judge, which it closes when it stops."""
     admission = Admission(settings.max_queue, settings.retry_after_s)
+    largest = min(settings.max_batch, settings.max_queue)  # one that never fits must not be told to come back
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -55,8 +58,8 @@ def create_app(judge: Judge, settings: ServeSettings, info: Info) -> FastAPI:
         nor a probability: a failure is never a number.
         """
         cases = body.cases if isinstance(body, VerifyMany) else [body.case]
-        if len(cases) > settings.max_batch:
-            detail = f"{len(cases)} cases; at most {settings.max_batch} fit into one request"
+        if len(cases) > largest:
+            detail = f"{len(cases)} cases; at most {largest} fit into one request"
             raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
         with admission.admit(len(cases)):
             judging = asyncio.gather(*(judge.verify(case, body.seed) for case in cases))

@@ -1,5 +1,7 @@
 """Requests that are too large are refused while they arrive, not after they were read."""
 
+from contextlib import suppress
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve.errors import problem
@@ -34,9 +36,13 @@ class BodyLimit:
                 raise _TooLargeError
             return message
 
-        try:
-            await self._app(scope, counted, send)
-        except _TooLargeError:  # raised while the body was read, so nothing was sent yet
+        async def unless_too_large(message: Message) -> None:
+            if size <= self._limit:  # else it is the app's own answer to the error above
+                await send(message)
+
+        with suppress(_TooLargeError):
+            await self._app(scope, counted, unless_too_large)
+        if size > self._limit:  # seen while the body was read, so nothing was sent yet
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -51,7 +51,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        faults = [{"field": _pointer(item["loc"]), "expected": item["msg"]} for item in error.errors()]
+        flat = isinstance(error.body, dict) and "case" not in error.body
+        faults = [_fault(item, flat) for item in error.errors()]
         detail = "; ".join(f"{fault['field']}: {fault['expected']}" for fault in faults[:5])
         return problem(422, "invalid-request", "The request does not fit the schema", detail, errors=faults)
 
@@ -65,6 +66,14 @@ def install(app: FastAPI) -> None:
         return problem(500, "internal", "Internal error", "The service met an error of its own; it is in its log.")
 
 
-def _pointer(location: tuple[int | str, ...]) -> str:
-    """Dotted path of a field; the names that only tell the two request shapes apart are left out."""
-    return ".".join(str(part) for part in location if part not in ("body", "one", "many")) or "body"
+def _fault(error: Mapping[str, Any], flat: bool) -> dict[str, str]:
+    """A field by its dotted path in the body as it was sent, and what was expected there."""
+    _, *path = error["loc"]  # without "body"
+    if error["type"] == "json_invalid":  # the path is a position
+        return {"field": "body", "expected": f"JSON; at character {path[0]}: {error['ctx']['error']}"}
+    if isinstance(error["input"], bytes):  # FastAPI did not read it as JSON
+        return {"field": "body", "expected": "JSON, sent with the header Content-Type: application/json"}
+    path = path[1:]  # without "one" or "many", which only tell the two shapes apart
+    if flat and path[:1] == ["case"]:
+        path = path[1:]
+    return {"field": ".".join(map(str, path)) or "body", "expected": error["msg"]}

@@ -29,8 +29,11 @@ class VerifyOne(BaseModel):
     @classmethod
     def _from_flat(cls, data: Any) -> Any:
         """The case's own fields may stand directly in the body; a missing id becomes `0`."""
-        if not isinstance(data, dict) or "case" in data:
+        if not isinstance(data, dict):
             return data
+        if "case" in data:
+            case = data["case"]
+            return {**data, "case": {"id": "0", **case}} if isinstance(case, dict) else data
         fields = dict(data)
         seed = fields.pop("seed", None)
         return {"case": {"id": "0", **fields}, "seed": seed}

@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,34 +84,54 @@ class Judge:
         await self.engine.preload(prefix_ids(self.prompt, self.engine.tokenizer))
 
     async def verify(self, case: Case, seed: int | None = None) -> Judgment:
-        """Judge one case. Always returns: whatever fails is a status, never a number."""
-        try:
-            async with self.engine.open() as (sequence,):
-                return (await self.run(case, sequence, seed)).judgment
-        except EngineError as error:  # no place to be had: the engine is closed
-            return self._failure(case, seed, StopReason.ENGINE_ERROR, str(error))
+        """Judge one case. Always returns: whatever fails is a status, never a number.
+
+        The deadline covers the wait for a place in the engine too.
+        """
+        return (await self._verify([case], seed))[0]
 
     async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> list[Judgment]:
         """Judge cases as one batch, in step with one another, at most `engine.max_sequences` of them.
 
         The same cases in the same order give the same numbers each time, unless a deadline strikes.
         """
-        try:
-            async with self.engine.open(len(cases)) as sequences:
-                runs = (self.run(case, sequence, seed) for case, sequence in zip(cases, sequences, strict=True))
-                return [outcome.judgment for outcome in await asyncio.gather(*runs)]
-        except EngineError as error:
-            return [self._failure(case, seed, StopReason.ENGINE_ERROR, str(error)) for case in cases]
+        return await self._verify(cases, seed)
 
-    async def run(self, case: Case, sequence: base.Sequence, seed: int | None = None) -> Outcome:
-        """Run one episode on a sequence that the caller opened; the sequence is closed at its end."""
+    async def _verify(self, cases: Sequence[Case], seed: int | None) -> list[Judgment]:
+        deadline = asyncio.get_running_loop().time() + self.settings.limits.deadline_s
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout_at(deadline):
+                    sequences = await stack.enter_async_context(self.engine.open(len(cases)))
+                runs = (
+                    self.run(case, sequence, seed, deadline) for case, sequence in zip(cases, sequences, strict=True)
+                )
+                return [outcome.judgment for outcome in await asyncio.gather(*runs)]
+        except TimeoutError:
+            reason, detail = StopReason.DEADLINE, f"no place in the engine within {self.settings.limits.deadline_s} s"
+        except EngineError as error:
+            reason, detail = StopReason.ENGINE_ERROR, str(error)
+        return [self._failure(case, seed, reason, detail) for case in cases]
+
+    async def run(
+        self, case: Case, sequence: base.Sequence, seed: int | None = None, deadline: float | None = None
+    ) -> Outcome:
+        """Run one episode on a sequence that the caller opened; the sequence is closed at its end.
+
+        Args:
+            case: what to judge.
+            sequence: a place in the engine.
+            seed: in place of the settings' seed.
+            deadline: time of the running event loop by which there must be a verdict; counted from now if None.
+        """
+        deadline = deadline or asyncio.get_running_loop().time() + self.settings.limits.deadline_s
         started = time.perf_counter()
         seed = self.settings.sampling.seed if seed is None else seed
         episode = Episode(self.engine, sequence, self.retriever, self.settings, self.labels, seed)
         verdict: Verdict | None = None
         stop = Stop(StopReason.ANSWERED)
         try:
-            async with asyncio.timeout(self.settings.limits.deadline_s):
+            async with asyncio.timeout_at(deadline):
                 try:
                     self._write_prompt(episode, case)
                     verdict = await _MODES[self.mode](episode)

@@ -2,8 +2,9 @@
 
 import asyncio
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -31,6 +32,9 @@ from medverify.cli.common import (
 from medverify.cli.render import panel, summary, table
 from verifier.types import Case, Judgment, Status
 
+if TYPE_CHECKING:
+    from verifier.judge import Judge
+
 
 def verify(
     file: Annotated[
@@ -40,6 +44,12 @@ def verify(
         Path | None,
         typer.Option("--output", "-o", help="Append judgments to this JSONL file; run again to continue it."),
     ] = None,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed", help="With -o: judge again from the first case that an outage or a deadline hit."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print judgments as JSON lines instead of a table.")] = False,
     pack: Annotated[
         int | None,
@@ -66,7 +76,7 @@ def verify(
         err.print(f"[red]{escape(file)}[/], {escape(str(line))}", highlight=False, soft_wrap=True)
     if not cases:
         fail(f"{file}: no case to judge")
-    judgments = _judge(settings, cases, output, as_json)
+    judgments = _judge(settings, cases, output, retry_failed=retry_failed, as_json=as_json)
     if not as_json:
         _show(cases, judgments)
     err.print(summary(judgments), highlight=False)
@@ -87,36 +97,45 @@ def _read(file: str, pack: int | None) -> tuple[list[Case], list[BadLine]]:
     return [r for r in records if isinstance(r, Case)], [r for r in records if isinstance(r, BadLine)]
 
 
-def _judge(settings: Settings, cases: list[Case], output: Path | None, as_json: bool) -> list[Judgment]:
-    with mended_by_user(), waiting("starting") as status:
-        quiet_libraries()
-        from medverify.assemble import load_judge
-
-        judge = load_judge(settings, status.update, reproducible=True)
-        journal = Journal(output) if output else None
+def _judge(
+    settings: Settings, cases: list[Case], output: Path | None, *, retry_failed: bool, as_json: bool
+) -> list[Judgment]:
+    with ExitStack() as stack:
         try:
-            judgments = journal.resume(judge, cases) if journal else []
+            journal = stack.enter_context(Journal(output)) if output else None
         except (ResumeError, OSError) as error:
             fail(str(error))
+        with mended_by_user(), waiting("starting") as status:
+            quiet_libraries()
+            from medverify.assemble import load_judge
+
+            judge = load_judge(settings, status.update, reproducible=True)
+        try:
+            done = journal.resume(judge, cases, retry_failed=retry_failed) if journal else []
+        except ResumeError as error:
+            fail(str(error))
+        with mended_by_user():
+            return asyncio.run(_judge_rest(judge, cases, done, journal, as_json=as_json))
+
+
+async def _judge_rest(
+    judge: "Judge", cases: list[Case], done: list[Judgment], journal: Journal | None, *, as_json: bool
+) -> list[Judgment]:
+    judgments = list(done)
     if as_json:
-        _print_lines(judgments)
-
-    async def run() -> None:
-        await judge.warm_up()
-        with _progress() as progress:
-            task = progress.add_task("judging", total=len(cases), completed=len(judgments))
-            async for wave in judge_waves(judge, cases, done=len(judgments)):
-                if journal:
-                    journal.append(wave)
-                if as_json:
-                    _print_lines(wave)
-                judgments.extend(wave)
-                progress.update(task, completed=len(judgments))
-        await judge.engine.aclose()
-        await judge.retriever.aclose()
-
-    with mended_by_user():
-        asyncio.run(run())
+        _print_lines(done)
+    await judge.warm_up()
+    with _progress() as progress:
+        task = progress.add_task("judging", total=len(cases), completed=len(done))
+        async for wave in judge_waves(judge, cases, done=len(done)):
+            if journal:
+                journal.append(wave)
+            if as_json:
+                _print_lines(wave)
+            judgments += wave
+            progress.update(task, completed=len(judgments))
+    await judge.engine.aclose()
+    await judge.retriever.aclose()
     return judgments
 
 

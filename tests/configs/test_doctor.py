@@ -44,7 +44,8 @@ from configs.settings import Settings
 for check in doctor.diagnose(Settings(), {{}}):
     print(check.name, check.state, sep="|")
 """
-    states = dict(line.split("|") for line in run_python(code).splitlines())
+    output = run_python(code, HOME=str(tmp_path))  # no models converted earlier, in the user's own cache
+    states = dict(line.split("|") for line in output.splitlines())
     missing = {name for name, state in states.items() if state == "missing"}
     assert missing == {"torch", "transformers", "faiss", "serve", "judge smollm2-135m-instruct", "encoder minilm-l6"}
 

@@ -85,9 +85,8 @@ class OpenAIEngine:
         taken = 0
         opened: list[_RemoteSequence] = []
         try:
-            async with (
-                self._queue
-            ):  # one at a time, or two could wait for ever, each for the places that the other has taken
+            # One at a time, or two could wait for ever, each for the places that the other has taken.
+            async with self._queue:
                 for _ in range(count):
                     await self._places.acquire()
                     taken += 1

@@ -122,6 +122,9 @@ class TransformersEngine:
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": self.device.type,
             "max_context": self.max_context,
+            # What is computed together decides the last bits of what comes out.
+            "max_sequences": self.max_sequences,
+            "step_tokens": self._settings.step_tokens,
         }
 
     @asynccontextmanager
@@ -285,9 +288,8 @@ class TransformersEngine:
         sound_N = logits_NV.amax(-1).isfinite().tolist()  # a NaN anywhere in a row makes its maximum NaN
         for job, tokens, logits_V, sound in zip(batch, taken, logits_NV, sound_N, strict=True):
             job.place.ids += tokens
-            if (
-                not sound
-            ):  # nothing of it may stay: even masked out, NaN would spoil the attention of the slot's next owner
+            if not sound:
+                # Nothing of it may stay: even masked out, NaN would spoil the attention of the slot's next owner.
                 self._slots.clear(job.place.slot, len(job.place.ids))
                 job.place.ids.clear()
                 _settle(job, EngineError("the model gave logits that are not numbers"))

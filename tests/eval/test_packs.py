@@ -1,0 +1,139 @@
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.packs import PackError, read_pack
+
+QUESTIONS: list[Any] = [
+    {
+        "id": "q1",
+        "question": "Which drug?",
+        "context": None,
+        "options": {"A": "Warfarin", "B": "Heparin"},
+        "answer": "A",
+    },
+    {"id": "q2", "question": "Does it work?", "context": "An abstract.", "options": None},
+]
+TRACES: list[Any] = [
+    {"qid": "q1", "trace_id": "q1#1", "reasoning": "So A.", "trace_label": 1, "generator": "m"},
+    {"qid": "q2", "trace_id": "q2#1", "reasoning": "So yes.", "trace_label": None},
+    {"qid": "q1", "trace_id": "q1#2", "reasoning": "So B.", "trace_label": 0},
+    {"qid": "q1", "trace_id": "q1#3", "reasoning": "So A again.", "trace_label": 1},
+]
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def _write(questions: list[Any] = QUESTIONS, traces: list[Any] = TRACES, gz: bool = False) -> Path:
+        for part, rows in (("questions", questions), ("traces", traces)):
+            data = b"".join((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows)
+            path = tmp_path / f"pack.{part}.jsonl{'.gz' * gz}"
+            path.write_bytes(gzip.compress(data) if gz else data)
+        return tmp_path / "pack"
+
+    return _write
+
+
+@pytest.mark.parametrize("gz", [False, True])
+def test_traces_meet_their_questions(write: Write, gz: bool) -> None:
+    first, second, third, fourth = read_pack(write(gz=gz))
+    assert [labelled.case.id for labelled in (first, second, third, fourth)] == ["q1#1", "q2#1", "q1#2", "q1#3"]
+    assert [labelled.label for labelled in (first, second, third, fourth)] == [1, None, 0, 1]
+    assert first.question_id == third.question_id == "q1"
+    assert first.case.question.options == {"A": "Warfarin", "B": "Heparin"}
+    assert first.case.trace.text == "So A."
+    assert second.case.question.text == "An abstract.\n\nDoes it work?"
+
+
+def test_the_label_is_no_part_of_the_case(write: Write) -> None:
+    """The judge must not see what it is measured against."""
+    first = read_pack(write())[0].case.model_dump_json()
+    assert "label" not in first
+    assert "answer" not in first
+
+
+@pytest.mark.parametrize(("count", "ids"), [(1, ["q1#1", "q2#1"]), (2, ["q1#1", "q2#1", "q1#2"]), (0, [])])
+def test_the_first_traces_of_each_question(write: Write, count: int, ids: list[str]) -> None:
+    assert [labelled.case.id for labelled in read_pack(write(), count)] == ids
+
+
+@pytest.mark.parametrize("part", ["questions", "traces"])
+def test_a_missing_file_is_named(write: Write, part: str) -> None:
+    prefix = write()
+    Path(f"{prefix}.{part}.jsonl").unlink()
+    with pytest.raises(PackError, match=rf"no such file: .*pack\.{part}\.jsonl or \.jsonl\.gz"):
+        read_pack(prefix)
+
+
+@pytest.mark.parametrize("field", ["qid", "trace_id", "reasoning", "trace_label"])
+def test_a_missing_field_is_named_with_file_and_line(write: Write, field: str) -> None:
+    rows = [*TRACES[:2], {name: value for name, value in TRACES[2].items() if name != field}]
+    with pytest.raises(PackError, match=rf"pack\.traces\.jsonl, line 3: {field}: Field required"):
+        read_pack(write(traces=rows))
+
+
+@pytest.mark.parametrize("field", ["id", "question"])
+def test_a_question_needs_its_fields(write: Write, field: str) -> None:
+    rows = [{name: value for name, value in QUESTIONS[0].items() if name != field}]
+    with pytest.raises(PackError, match=rf"pack\.questions\.jsonl, line 1: {field}: Field required"):
+        read_pack(write(questions=rows))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**TRACES[0], "trace_label": 2},
+        {**TRACES[0], "trace_label": "yes"},
+        {**TRACES[0], "trace_label": -1},
+        {**TRACES[0], "qid": ["q1"]},
+        {**TRACES[0], "reasoning": ""},
+        {**TRACES[0], "reasoning": None},
+        "qid trace_id reasoning trace_label",
+        ["qid", "trace_id", "reasoning", "trace_label"],
+        7,
+        None,
+        b"{",
+        b"",
+        b"\xff\xfe",
+        b"[" * 5000,
+    ],
+)
+def test_a_row_that_is_none_is_named_with_file_and_line(write: Write, row: object) -> None:
+    with pytest.raises(PackError, match=r"pack\.traces\.jsonl, line 2: "):
+        read_pack(write(traces=[TRACES[0], row]))
+
+
+def test_an_orphan_is_named(write: Write) -> None:
+    with pytest.raises(PackError, match=r"trace 'q9#1' belongs to no question \('q9'\)"):
+        read_pack(write(traces=[*TRACES, {**TRACES[0], "qid": "q9", "trace_id": "q9#1"}]))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: b"plain text", lambda data: data[:15] + b"\xff" * 99]
+)
+def test_a_damaged_gzip_file_is_named(write: Write, damage: Callable[[bytes], bytes]) -> None:
+    prefix = write(gz=True)
+    path = Path(f"{prefix}.traces.jsonl.gz")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(PackError, match=r"pack\.traces\.jsonl\.gz, after line"):
+        read_pack(prefix)
+
+
+def test_the_real_pack(repository: Path) -> None:
+    prefix = repository / ".." / "shared" / "data" / "packs" / "usmle_dev100_n29"
+    if not Path(f"{prefix}.traces.jsonl.gz").exists():
+        pytest.skip("the packs in ../shared/data are not on this machine")
+    every = read_pack(prefix)
+    assert len(every) == 2871
+    assert len({labelled.question_id for labelled in every}) == 99
+    assert round(sum(labelled.label or 0 for labelled in every) / len(every), 3) == 0.410
+    first = read_pack(prefix, 1)
+    assert len(first) == len({labelled.question_id for labelled in first}) == 99
+    assert [labelled.case.id for labelled in first] == [
+        labelled.case.id for labelled in every if labelled.case.id.endswith("#01")
+    ]

@@ -1,0 +1,217 @@
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from eval_fakes import cases, judgment, scripted_judge
+
+from eval.quality import read_judgments
+from eval.run import Journal, ResumeError, judge_waves, to_line
+from verifier.judge import Judge
+from verifier.types import Case, Judgment, Status
+
+CASES = cases(8)  # waves of three, three and two
+
+
+def run(path: Path, judge: Judge | None = None, todo: Sequence[Case] = CASES, waves: int = 99) -> bytes:
+    """A run, from wherever the file stands, that ends after so many waves; gives the file's content."""
+    judge = judge or scripted_judge()
+
+    async def judge_them(journal: Journal, done: int) -> None:
+        left = waves
+        async for wave in judge_waves(judge, todo, done):
+            if left == 0:
+                return
+            journal.append(wave)
+            left -= 1
+
+    with Journal(path) as journal:
+        asyncio.run(judge_them(journal, len(journal.resume(judge, todo))))
+    return path.read_bytes()
+
+
+def resume(path: Path, judge: Judge, todo: Sequence[Case], *, retry_failed: bool = False) -> list[Judgment]:
+    """What stays of the file when a run goes on."""
+    with Journal(path) as journal:
+        return journal.resume(judge, todo, retry_failed=retry_failed)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "judgments.jsonl"
+
+
+@pytest.fixture
+def unbroken(tmp_path: Path) -> bytes:
+    return run(tmp_path / "unbroken.jsonl")
+
+
+async def test_waves_keep_the_order_and_their_size() -> None:
+    judge = scripted_judge()
+    waves = [[written.id for written in wave] async for wave in judge_waves(judge, CASES)]
+    assert waves == [["c0", "c1", "c2"], ["c3", "c4", "c5"], ["c6", "c7"]]
+    waves = [[written.id for written in wave] async for wave in judge_waves(judge, CASES, done=6)]
+    assert waves == [["c6", "c7"]]
+    assert [wave async for wave in judge_waves(judge, CASES, done=8)] == []
+
+
+def test_a_line_holds_a_whole_judgment_and_no_clock(path: Path) -> None:
+    run(path)
+    judgments = read_judgments(path)
+    assert [written.id for written in judgments] == [case.id for case in CASES]
+    assert [written.case_digest for written in judgments] == [case.digest for case in CASES]
+    assert len({written.p_correct for written in judgments}) == len(CASES)
+    for written in judgments:
+        assert written.status is Status.SCORED
+        assert written.searches
+        assert written.latency_ms is None
+        assert all(search.latency_ms is None for search in written.searches)
+
+
+def test_a_second_run_gives_the_same_bytes(path: Path, unbroken: bytes) -> None:
+    assert run(path) == unbroken
+    assert run(path) == unbroken  # and one that finds all done adds nothing
+
+
+def test_a_case_that_fails_is_written_as_what_it_is(path: Path) -> None:
+    todo = [*CASES[:1], Case(id="x", question="trouble", trace="t"), *CASES[1:]]
+    run(path, todo=todo)
+    judgments = read_judgments(path)
+    assert [written.status for written in judgments].count(Status.SCORED) == len(CASES)
+    assert judgments[1].status is Status.ENGINE_FAILED
+    assert judgments[1].p_correct is judgments[1].verdict is None
+
+
+@pytest.mark.parametrize("waves", [0, 1, 2])
+def test_a_run_that_ended_between_waves_goes_on(path: Path, unbroken: bytes, waves: int) -> None:
+    assert unbroken.startswith(run(path, waves=waves))
+    assert run(path) == unbroken
+
+
+def test_only_what_is_missing_is_judged_again(path: Path) -> None:
+    run(path, waves=2)
+    judge = scripted_judge()
+    run(path, judge)
+    assert len(judge.engine.sequences) == 2  # type: ignore[attr-defined]
+
+
+def test_a_run_cut_at_any_byte_comes_out_the_same(path: Path, unbroken: bytes) -> None:
+    """Torn lines are cut off and incomplete waves judged again, wherever the write was interrupted."""
+    for end in [*range(0, len(unbroken), 97), *range(len(unbroken) - 3, len(unbroken))]:
+        path.write_bytes(unbroken[:end])
+        kept = resume(path, scripted_judge(), CASES)
+        assert len(kept) in (0, 3, 6)
+        assert path.read_bytes() == b"".join(map(to_line, kept))
+        assert run(path) == unbroken
+
+
+def test_what_follows_the_last_line_is_cut(path: Path, unbroken: bytes) -> None:
+    path.write_bytes(unbroken + b'{"id": "c8", "sta')
+    assert len(resume(path, scripted_judge(), CASES)) == 8
+    assert path.read_bytes() == unbroken
+
+
+def test_more_cases_may_be_added_at_the_end(path: Path) -> None:
+    """The last wave was complete for the shorter file only: it is judged again, in its new company."""
+    run(path)
+    longer = cases(10)
+    assert run(path, todo=longer) == run(path.with_name("whole"), todo=longer)
+
+
+def changed(case: Case) -> Case:
+    return case.model_copy(update={"trace": case.trace.model_copy(update={"text": "Another trace."})})
+
+
+@pytest.mark.parametrize(
+    ("judge", "todo", "reason"),
+    [
+        (lambda: scripted_judge(max_turns=5), CASES, r"line 1 is by another judge \(\w{12}…, now \w{12}…\)"),
+        (lambda: scripted_judge(seed=1), CASES, "line 1 has seed 0, not 1"),
+        (
+            scripted_judge,
+            [*CASES[:4], changed(CASES[4]), *CASES[5:]],
+            "line 5 judges 'c4', not the input's 'c4' as it is",
+        ),
+        (scripted_judge, [CASES[1], CASES[0], *CASES[2:]], "line 1 judges 'c0', not the input's 'c1'"),
+        (scripted_judge, CASES[:7], "it holds 8 judgments for 7 cases"),
+    ],
+    ids=["another judge", "another seed", "a changed case", "another order", "too long"],
+)
+def test_a_file_of_another_run_is_refused_and_untouched(
+    path: Path, unbroken: bytes, judge: Callable[[], Judge], todo: list[Case], reason: str
+) -> None:
+    path.write_bytes(unbroken + b"torn")
+    with pytest.raises(ResumeError, match=reason) as caught:
+        resume(path, judge(), todo)
+    assert str(path) in str(caught.value)
+    assert "Name another file with -o, or move this one away." in str(caught.value)
+    assert path.read_bytes() == unbroken + b"torn"
+
+
+@pytest.mark.parametrize("content", [b"a diary\n", b"\n", b'{"id": "c0"}\n', b"\xff\x00\n", b'{"status": "scored"}\n{'])
+def test_a_file_of_something_else_is_refused_and_untouched(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(ResumeError, match="line 1 is not a judgment"):
+        resume(path, scripted_judge(), CASES)
+    assert path.read_bytes() == content
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_first_wave(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        resume(tmp_path / "no such folder" / "out.jsonl", scripted_judge(), CASES)
+    with pytest.raises(IsADirectoryError):
+        resume(tmp_path, scripted_judge(), CASES)
+
+
+def test_a_judgment_is_one_line() -> None:
+    line = to_line(judgment("x\ny\u2028é", 0.25))
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert Judgment.model_validate_json(line) == judgment("x\ny\u2028é", 0.25)
+
+
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(path: Path) -> None:
+    count, moments = 40, random.Random(7)
+    command = [sys.executable, str(Path(__file__).with_name("run_until_killed.py")), str(path), str(count)]
+    whole = path.with_name("whole.jsonl")
+    subprocess.run([*command[:2], str(whole), str(count)], check=True, capture_output=True, timeout=60)
+    assert len(read_judgments(whole)) == count
+
+    kills, starts = 0, []
+    for attempt in range(5):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout
+            starts.append(int(process.stdout.readline()))
+            if attempt < 4:
+                time.sleep(moments.uniform(0.02, 0.12))
+                process.send_signal(signal.SIGKILL)
+            kills += process.wait(timeout=60) == -signal.SIGKILL
+            assert whole.read_bytes().startswith(b"\n".join(path.read_bytes().split(b"\n")[:-1]))
+    assert kills >= 2, "the run was too quick to be killed"
+    assert starts == sorted(starts)
+    assert starts[-1] > 0
+    assert path.read_bytes() == whole.read_bytes()
+    assert sorted(file.name for file in path.parent.iterdir()) == sorted([path.name, whole.name])
+
+
+def test_two_runs_never_write_to_one_file(path: Path) -> None:
+    with Journal(path), pytest.raises(ResumeError, match="another run"), Journal(path):
+        pass
+    with Journal(path):  # free again
+        pass
+
+
+def test_failures_from_outside_are_judged_again_when_asked(path: Path) -> None:
+    """The run goes back to the wave of the first one; what the judge itself failed at stays."""
+    run(path)
+    lines = [Judgment.model_validate_json(line) for line in path.read_bytes().splitlines()]
+    lost = {"status": Status.ENGINE_FAILED, "verdict": None, "p_correct": None, "label_mass": None}
+    lines[4] = lines[4].model_copy(update=lost)
+    path.write_bytes(b"".join(map(to_line, lines)))
+    assert len(resume(path, scripted_judge(), CASES)) == 8
+    assert len(resume(path, scripted_judge(), CASES, retry_failed=True)) == 3

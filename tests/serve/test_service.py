@@ -1,0 +1,111 @@
+import json
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+from serve_fakes import CASE, INFO, app_of, judge_of, open_engine
+
+from serve.schemas import Info, VerifyMany, VerifyOne
+from verifier.judge import Judge
+from verifier.types import Case, Judgment
+
+PROBLEM = "application/problem+json"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(app_of()) as client:
+        yield client
+
+
+def test_health(client: TestClient) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_ready(client: TestClient) -> None:
+    client.post("/verify", json=CASE)
+    assert client.get("/ready").json() == {"status": "ready", "cases_in_flight": 0}
+
+
+def test_info_tells_what_judges_and_how_good_it_is(client: TestClient) -> None:
+    info = client.get("/info").json()
+    assert Info.model_validate(info) == INFO
+    assert info["quality"] == [{"metric": "AUROC", "value": 0.6}]
+    assert "not a medical device" in info["notice"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("POST", "/verfy", 404),
+        ("GET", "/verify", 405),
+        ("PUT", "/verify", 405),
+        ("POST", "/health", 405),
+    ],
+)
+def test_unknown_routes_and_methods_are_problems(client: TestClient, method: str, path: str, status: int) -> None:
+    response = client.request(method, path)
+    assert response.status_code == response.json()["status"] == status
+    assert response.headers["content-type"] == PROBLEM
+    assert response.json()["detail"]
+    assert status != 405 or response.headers["allow"]
+
+
+class BrokenJudge(Judge):
+    async def verify(self, case: Case, seed: int | None = None) -> Judgment:
+        raise RuntimeError("secret: /root/key")
+
+
+@pytest.mark.parametrize("body", [CASE, {"cases": [CASE, CASE]}])
+def test_an_error_of_our_own_is_a_problem_without_internals(body: dict[str, object]) -> None:
+    with TestClient(app_of(judge_of(kind=BrokenJudge)), raise_server_exceptions=False) as client:
+        response = client.post("/verify", json=body)
+        assert response.status_code == 500
+        assert response.headers["content-type"] == PROBLEM
+        assert response.json()["type"] == "urn:medverify:problem:internal"
+        assert "secret" not in response.text
+        assert "RuntimeError" not in response.text
+        assert client.get("/ready").json()["cases_in_flight"] == 0
+
+
+def test_the_service_closes_what_it_was_given() -> None:
+    engine = open_engine()
+    judge = judge_of(engine)
+    with TestClient(app_of(judge)):
+        assert not engine.closed
+    assert engine.closed
+    assert judge.retriever.closed  # type: ignore[attr-defined]
+
+
+# ---- the description -------------------------------------------------------------------------------------------------
+
+
+def test_the_description_names_every_error(client: TestClient) -> None:
+    responses = client.get("/openapi.json").json()["paths"]["/verify"]["post"]["responses"]
+    assert set(responses) == {"200", "400", "413", "422", "500", "503"}
+    for status, response in responses.items():
+        assert response["description"]
+        assert set(response["content"]) == {"application/json" if status == "200" else PROBLEM}
+
+
+def test_the_description_has_examples_that_work(client: TestClient) -> None:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    for kind in (VerifyOne, VerifyMany):
+        for example in schemas[kind.__name__]["examples"]:
+            assert client.post("/verify", json=example).status_code == 200
+
+
+def test_the_description_resolves_and_explains_every_route(client: TestClient) -> None:
+    description = client.get("/openapi.json").json()
+    names = set(description["components"]["schemas"])
+    references = [part.split('"')[0] for part in json.dumps(description).split('"#/components/schemas/')[1:]]
+    assert set(references) <= names
+    assert set(description["paths"]) == {"/verify", "/health", "/ready", "/info"}
+    assert all(route["description"] for path in description["paths"].values() for route in path.values())
+    assert "not a medical device" in description["info"]["summary"]
+    assert description["info"]["version"] == "1.2.3"
+
+
+def test_the_pages_about_the_api_load(client: TestClient) -> None:
+    assert "swagger" in client.get("/docs").text.lower()
