@@ -19,7 +19,7 @@ class Section(BaseModel):
 class Limits(Section):
     """What one episode may cost. Every limit that is hit gives the judgment a named stop reason."""
 
-    max_turns: Annotated[int, Field(ge=1, description="Generations of the policy, the verdict included.")] = 8
+    max_turns: Annotated[int, Field(ge=1, description="Generations of the policy; a forced verdict is not one.")] = 8
     max_searches: Annotated[int, Field(ge=0, description="Searches per episode; 0 switches the tool off.")] = 4
     max_new_tokens: Annotated[int, Field(ge=1, description="Tokens written by the policy per episode.")] = 2048
     deadline_s: Annotated[float, Field(gt=0, description="Wall-clock seconds per episode.")] = 600.0

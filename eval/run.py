@@ -15,8 +15,9 @@ from typing import Self
 from pydantic import ValidationError
 
 from verifier.judge import Judge
-from verifier.reward import NOT_JUDGED
-from verifier.types import Case, Judgment
+from verifier.types import Case, Judgment, Status
+
+_OUTAGES = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
 
 
 class ResumeError(Exception):
@@ -83,9 +84,7 @@ class Journal:
         size = judge.engine.max_sequences
         kept = len(judgments) if len(judgments) == len(cases) else len(judgments) // size * size
         if retry_failed:
-            kept = next(
-                (i // size * size for i, judgment in enumerate(judgments) if judgment.status in NOT_JUDGED), kept
-            )
+            kept = next((i // size * size for i, judgment in enumerate(judgments) if judgment.status in _OUTAGES), kept)
         self._file.truncate(sum(len(line) + 1 for line in lines[:kept]))
         os.fsync(self._file.fileno())
         return judgments[:kept]

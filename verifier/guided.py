@@ -5,9 +5,10 @@ by the likelihood of the two tags, writes a bounded query, and gives its verdict
 for tags: it has none to write.
 """
 
+import math
 from dataclasses import dataclass
 
-from verifier.engines.base import Finish
+from verifier.engines.base import EngineError, Finish
 from verifier.episode import Episode, Stop, Verdict, leading_ids
 from verifier.parse import Tag
 from verifier.transcript import Author
@@ -96,7 +97,10 @@ async def log_odds(episode: Episode, first: str, second: str) -> float:
     fork = await episode.ask(prefix, watch=(first_ids[shared], second_ids[shared]))
     odds = fork.watched[0][0] - fork.watched[0][1]
     odds += await _logprob(episode, [*prefix, first_ids[shared]], first_ids[shared + 1 :])
-    return odds - await _logprob(episode, [*prefix, second_ids[shared]], second_ids[shared + 1 :])
+    odds -= await _logprob(episode, [*prefix, second_ids[shared]], second_ids[shared + 1 :])
+    if math.isnan(odds):
+        raise EngineError("the engine gave NaN, or nothing, as the likelihood of the tags")
+    return odds
 
 
 async def _logprob(episode: Episode, prefix: list[int], ids: list[int]) -> float:

@@ -20,7 +20,7 @@ from verifier.free import run_free
 from verifier.guided import run_guided
 from verifier.parse import PARSER_VERSION, Parse
 from verifier.prompt import Prompt, prefix_ids, prompt_ids
-from verifier.reward import format_score
+from verifier.reward import OUTSIDE_THE_POLICY, format_score
 from verifier.transcript import Author, Transcript
 from verifier.types import Case, Judgment, Status, StopReason, Usage
 
@@ -188,7 +188,7 @@ class Judge:
             searches=episode.searches,
             stop_reason=stop.reason,
             turns=episode.turns,
-            format_score=format_score(read) if self.mode == "free" else None,
+            format_score=format_score(read) if self.mode == "free" and stop.reason not in OUTSIDE_THE_POLICY else None,
             detail=stop.detail,
             usage=Usage(
                 prompt_tokens=transcript.count(Author.PROMPT),

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from verifier.parse import MAX_ANSWERS, Parse, Tag
-from verifier.types import Status
+from verifier.types import StopReason
 
 REWARD_VERSION = "1"
 
-#: Outcomes that say nothing about the policy. They have no reward and must be left out of a group before it is looked at.
-NOT_JUDGED = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
+#: Endings that say nothing about the policy. They have no reward and must be left out of a group before it is looked at.
+OUTSIDE_THE_POLICY = frozenset(
+    {StopReason.RETRIEVAL_ERROR, StopReason.ENGINE_ERROR, StopReason.DEADLINE, StopReason.PROMPT_TOO_LONG}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,11 @@ def format_score(read: Parse) -> float:
     return 1.0 if read.pairs[Tag.ANSWER] <= MAX_ANSWERS else 0.25
 
 
-def reward(read: Parse, gold: Literal[0, 1], status: Status) -> Reward | None:
+def reward(read: Parse, gold: Literal[0, 1], stop: StopReason) -> Reward | None:
     """Reward of one episode, or None if it was not judged for reasons outside the policy.
 
     A policy that runs on without an answer (`truncated`) or gives an unreadable one (`unparseable`) did so itself: reward 0.
     """
-    if status in NOT_JUDGED:
+    if stop in OUTSIDE_THE_POLICY:
         return None
     return Reward(correctness=float(read.label == gold), format=format_score(read))

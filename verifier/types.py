@@ -156,7 +156,7 @@ class Judgment(BaseModel):
     format_score: Annotated[
         float | None,
         Field(
-            ge=0, le=1, description="1, 0.25 or 0, see verifier.reward; null where the tags were not the policy's own."
+            ge=0, le=1, description="1, 0.25 or 0, see verifier.reward; null where it says nothing about the policy."
         ),
     ]
     detail: Annotated[str, Field(description="For a failure: what went wrong.")] = ""
@@ -172,8 +172,8 @@ class Judgment(BaseModel):
     @model_validator(mode="after")
     def _number_only_if_scored(self) -> "Judgment":
         scored = self.status is Status.SCORED
-        if scored != (self.verdict is not None) or scored != (self.p_correct is not None):
-            raise ValueError("a verdict and a probability belong to `scored` and to nothing else")
+        if any(scored != (value is not None) for value in (self.verdict, self.p_correct, self.label_mass)):
+            raise ValueError("a verdict and probabilities belong to `scored` and to nothing else")
         return self
 
     def without_clock(self) -> "Judgment":

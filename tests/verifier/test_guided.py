@@ -228,6 +228,7 @@ async def test_labels_that_the_engine_does_not_report_are_no_verdict() -> None:
     assert (judgment.status, judgment.verdict, judgment.p_correct) == (Status.UNPARSEABLE, None, None)
 
 
-async def test_a_choice_that_the_engine_does_not_report_is_an_answer() -> None:
+async def test_a_choice_that_the_engine_does_not_report_is_a_failure() -> None:
     judgment = await judge(guided(script(), choose(0, 0)), mode="guided").verify(CASE)
-    assert (len(judgment.searches), judgment.verdict) == (1, 1)
+    assert (judgment.status, judgment.verdict) == (Status.ENGINE_FAILED, None)
+    assert "likelihood of the tags" in judgment.detail

@@ -5,8 +5,8 @@ from typing import Literal
 import pytest
 
 from verifier.parse import parse
-from verifier.reward import NOT_JUDGED, format_score, reward
-from verifier.types import Status
+from verifier.reward import OUTSIDE_THE_POLICY, format_score, reward
+from verifier.types import StopReason
 
 VALID = "<think>t</think><answer>{}</answer>"
 MANY = "<think>t</think>" + "<answer>0</answer>" * 10 + "<answer>1</answer>"
@@ -29,35 +29,33 @@ SHAPELESS = "Well: <answer>1</answer>"
 def test_reward_is_correctness_times_format(
     text: str, gold: Literal[0, 1], correctness: float, shape: float, total: float
 ) -> None:
-    given = reward(parse(text), gold, Status.SCORED)
+    given = reward(parse(text), gold, StopReason.ANSWERED)
     assert given is not None
     assert (given.correctness, given.format, given.total) == (correctness, shape, total)
 
 
-@pytest.mark.parametrize("status", [Status.TRUNCATED, Status.UNPARSEABLE])
+@pytest.mark.parametrize("stop", sorted(set(StopReason) - OUTSIDE_THE_POLICY))
 @pytest.mark.parametrize(
     "text", ["<think>I go on and on", "<think>t</think><answer>maybe</answer>", "", VALID.format(7)]
 )
 @pytest.mark.parametrize("gold", [0, 1])
-def test_an_unreadable_answer_is_the_policys_own_fault(status: Status, text: str, gold: Literal[0, 1]) -> None:
-    given = reward(parse(text), gold, status)
+def test_an_unreadable_answer_is_the_policys_own_fault(stop: StopReason, text: str, gold: Literal[0, 1]) -> None:
+    given = reward(parse(text), gold, stop)
     assert given is not None
     assert given.total == 0.0
 
 
-@pytest.mark.parametrize("status", [Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT])
-def test_a_failure_of_others_has_no_reward(status: Status) -> None:
-    assert reward(parse(VALID.format(1)), 1, status) is None
-
-
-def test_every_status_is_either_judged_or_not() -> None:
-    for status in Status:
-        assert (reward(parse(VALID.format(1)), 1, status) is None) == (status in NOT_JUDGED)
+@pytest.mark.parametrize(
+    "stop",
+    [StopReason.RETRIEVAL_ERROR, StopReason.ENGINE_ERROR, StopReason.DEADLINE, StopReason.PROMPT_TOO_LONG],
+)
+def test_what_others_caused_has_no_reward(stop: StopReason) -> None:
+    assert reward(parse(VALID.format(1)), 1, stop) is None
 
 
 def test_what_was_forced_is_not_the_policys() -> None:
     """A forced verdict is a judgment, but the policy's own text holds no answer and earns nothing."""
-    given = reward(parse("<think>hm</think>"), 1, Status.SCORED)
+    given = reward(parse("<think>hm</think>"), 1, StopReason.ANSWERED)
     assert given is not None
     assert given.total == 0.0
 

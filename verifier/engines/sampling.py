@@ -4,22 +4,18 @@ import torch
 from torch import Tensor
 
 
-def choose(logits_V: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> tuple[int, float]:
-    """Draw one token.
+def sample(logits_V: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> tuple[int, float]:
+    """Draw one token at a temperature above 0. (Greedy decoding is an argmax, taken over a whole batch at once.)
 
     Args:
         logits_V: float32 [V].
-        temperature: 0 is greedy; the lowest id wins among equals.
+        temperature: above 0.
         top_p: the smallest set of most probable tokens with at least this mass is sampled from.
         generator: the request's own source of randomness, on the logits' device.
 
     Returns:
-        The token, and its log-probability under the full distribution at this temperature (at temperature 1 if greedy), that
-        is, before the nucleus is cut.
+        The token, and its log-probability under the full distribution at this temperature, before the nucleus is cut.
     """
-    if temperature == 0:
-        token = int(logits_V.argmax())
-        return token, float(logits_V[token] - logits_V.logsumexp(0))
     logprobs_V = torch.log_softmax(logits_V / temperature, dim=-1)
     probs_V = logprobs_V.exp()
     if top_p < 1:

@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedConfig
 
+from verifier.engines.base import EngineError
+
 ATTENTION = "medverify_slots"
 
 
@@ -47,6 +49,7 @@ class StepPlan:
         self.positions_1T = torch.tensor([positions], device=device)
         ends = torch.tensor([span.count for span in self.spans]).cumsum(0) - 1
         self.last_N = ends.to(device)  # flat index of each span's last token
+        self.prefill_masks = [_causal_mask(span, device) for span in prefilling]
         self.decoding = len(decoding)
         if decoding:
             # The rows are read in place, as a view of neighbouring slots; idle slots in between cost a little attention and
@@ -106,7 +109,7 @@ def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> 
 
 def attend(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *,
-    scaling: float | None = None, slots: Slots, plan: StepPlan, **_: Any,
+    scaling: float | None = None, slots: Slots, plan: StepPlan, **extra: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
     """Attention of the flat tokens of one step over their own slots.
 
@@ -116,6 +119,10 @@ def attend(
     Returns:
         [1, T, H, D], as transformers expects it.
     """
+    if any(extra.get(feature) is not None for feature in ("softcap", "s_aux")):
+        raise EngineError(
+            "this model caps or biases its attention, which the embedded engine does not compute; use vLLM"
+        )
     keys, values = slots.keys[module.layer_idx], slots.values[module.layer_idx]
     heads, tokens, size = query.shape[1:]
     out_THD = query.new_empty(tokens, heads, size)
@@ -125,12 +132,12 @@ def attend(
         values[plan.slots_B, :, plan.starts_B] = value[0, :, :count].transpose(0, 1)
         out_THD[:count] = _decode(query[0, :, :count], keys, values, plan, scaling)
     offset = count
-    for span in plan.prefilling:
+    for span, mask in zip(plan.prefilling, plan.prefill_masks, strict=True):
         new, end = slice(offset, offset + span.count), span.start + span.count
         keys[span.slot, :, span.start : end] = key[0, :, new]
         values[span.slot, :, span.start : end] = value[0, :, new]
         seen_keys, seen_values = keys[span.slot : span.slot + 1, :, :end], values[span.slot : span.slot + 1, :, :end]
-        out_THD[new] = _prefill(query[:, :, new], seen_keys, seen_values, span.start, scaling)[0].transpose(0, 1)
+        out_THD[new] = _prefill(query[:, :, new], seen_keys, seen_values, mask, scaling)[0].transpose(0, 1)
         offset += span.count
     return out_THD[None], None
 
@@ -155,15 +162,18 @@ def _decode(query_HBD: Tensor, keys: Tensor, values: Tensor, plan: StepPlan, sca
     return out if rows == count else out[plan.slots_B - plan.low]
 
 
-def _prefill(query: Tensor, keys: Tensor, values: Tensor, start: int, scaling: float | None) -> Tensor:
-    count, end = query.shape[2], keys.shape[2]
-    if start == 0:
-        return scaled_dot_product_attention(query, keys, values, is_causal=True, scale=scaling, enable_gqa=True)
-    device = query.device
-    mask = torch.arange(end, device=device) <= torch.arange(start, end, device=device)[:, None]
+def _prefill(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
     return scaled_dot_product_attention(
-        query, keys, values, attn_mask=mask.view(1, 1, count, end), scale=scaling, enable_gqa=True
+        query, keys, values, attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=True
     )
+
+
+def _causal_mask(span: Span, device: torch.device) -> Tensor | None:
+    """bool [1, 1, count, start + count]: each new token sees all before it and itself; None if nothing came before."""
+    if span.start == 0:
+        return None
+    end = span.start + span.count
+    return (torch.arange(end, device=device) <= torch.arange(span.start, end, device=device)[:, None])[None, None]
 
 
 AttentionInterface.register(ATTENTION, attend)

@@ -6,6 +6,7 @@ values stay in the episode's slot between turns, so a turn costs only its new to
 """
 
 import asyncio
+import math
 import os
 import threading
 from collections import deque
@@ -26,7 +27,7 @@ import torch
 from configs.settings import TransformersEngine as EngineSettings
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence
 from verifier.engines.packed_linear import pack_linears
-from verifier.engines.sampling import choose
+from verifier.engines.sampling import sample
 from verifier.engines.slots import ATTENTION, Prefix, Slots, Span, StepPlan
 from verifier.engines.tokenizer import HFTokenizer
 
@@ -285,10 +286,11 @@ class TransformersEngine:
             slots=self._slots,
             plan=plan,
         ).logits[0].float()  # fmt: skip
-        sound_N = logits_NV.amax(-1).isfinite().tolist()  # a NaN anywhere in a row makes its maximum NaN
-        for job, tokens, logits_V, sound in zip(batch, taken, logits_NV, sound_N, strict=True):
+        best_N, tokens_N = logits_NV.max(-1)  # a NaN anywhere in a row is its maximum
+        drawn = zip(tokens_N.tolist(), best_N.tolist(), logits_NV.logsumexp(-1).tolist(), logits_NV, strict=True)
+        for job, tokens, (token, best, total, logits_V) in zip(batch, taken, drawn, strict=True):
             job.place.ids += tokens
-            if not sound:
+            if not math.isfinite(best):
                 # Nothing of it may stay: even masked out, NaN would spoil the attention of the slot's next owner.
                 self._slots.clear(job.place.slot, len(job.place.ids))
                 job.place.ids.clear()
@@ -296,7 +298,7 @@ class TransformersEngine:
                 continue
             job.pending = job.pending[len(tokens) :]
             if not job.pending:
-                self._draw(job, logits_V)
+                self._advance(job, (token, best - total), logits_V, total)
 
     def _reuse(self, job: _Job) -> None:
         """Find what of the request the slot holds already, or can copy; the last token is always computed, for its logits."""
@@ -315,13 +317,16 @@ class TransformersEngine:
         del place.ids[shared:]
         job.cached, job.prefilled, job.pending = shared, len(ids) - shared, list(ids[shared:])
 
-    def _draw(self, job: _Job, logits_V: torch.Tensor) -> None:
+    def _advance(self, job: _Job, greedy: tuple[int, float], logits_V: torch.Tensor, total: float) -> None:
+        """Give the job its next token; `total` is the logarithm of the sum of the exponentials of the logits."""
         request = job.request
-        token, logprob = choose(logits_V, request.temperature, request.top_p, job.random)
+        if request.temperature == 0:
+            token, logprob = greedy
+        else:
+            token, logprob = sample(logits_V, request.temperature, request.top_p, job.random)
         job.ids.append(token)
         job.logprobs.append(logprob)
-        watched = logits_V[list(request.watch)] - logits_V.logsumexp(0) if request.watch else logits_V[:0]
-        job.watched.append(tuple(watched.tolist()))
+        job.watched.append(tuple(float(logits_V[watched]) - total for watched in request.watch))
         finish = self._finish(job, token)
         if finish is None:
             job.pending = [token]
@@ -334,9 +339,8 @@ class TransformersEngine:
             return Finish.END
         if request.stop:
             longest = max(map(len, request.stop))
-            tail = self._tokenizer.decode(
-                job.ids[-longest - 1 :]
-            )  # every token of a stop string is at least a character
+            # Every token of a stop string is at least a character, so it lies within the last tokens if it is new.
+            tail = self._tokenizer.decode(job.ids[-longest - 1 :])
             if any(stop in tail for stop in request.stop):
                 return Finish.STOP
         if len(job.ids) == request.max_tokens:

@@ -189,9 +189,14 @@ async def test_labels_that_are_not_reported_are_no_verdict(
     server.tamper = tamper
     engine = connect()
     assert (await ask(engine, max_tokens=2, watch=(16, 17))).watched == ((-math.inf, -math.inf),) * 2
-    judgment = await judge(engine, mode="guided", guided={"think_tokens": 8, "query_tokens": 4}).verify(CASE)
+    short = {"think_tokens": 8, "query_tokens": 4}
+    judgment = await judge(engine, mode="guided", guided={**short, "max_searches": 1}).verify(CASE)
     assert (judgment.status, judgment.stop_reason) == (Status.UNPARSEABLE, StopReason.ANSWERED)
     assert (judgment.verdict, judgment.p_correct, judgment.label_mass) == (None, None, None)
+    # With a choice to make between searching and answering, the likelihoods of the tags are missing as well.
+    judgment = await judge(engine, mode="guided", guided={**short, "min_searches": 0}).verify(CASE)
+    assert (judgment.status, judgment.verdict) == (Status.ENGINE_FAILED, None)
+    assert "likelihood of the tags" in judgment.detail
 
 
 async def test_watched_numbers_that_are_none_fail_the_engine(connect: Connect, server: CompletionServer) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from verifier.engines.sampling import choose, keep_nucleus
+from verifier.engines.sampling import keep_nucleus, sample
 
 logits = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=30).map(torch.tensor)
 
@@ -15,21 +15,15 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_greedy_takes_the_likeliest_and_the_first_of_equals() -> None:
-    token, logprob = choose(torch.tensor([0.0, 3.0, 3.0, 1.0]), 0.0, 1.0, seeded())
-    assert token == 1
-    assert logprob == pytest.approx(float(torch.log_softmax(torch.tensor([0.0, 3.0, 3.0, 1.0]), 0)[1]))
-
-
 @given(logits, st.floats(0.1, 5), st.floats(0.01, 1), st.integers(0, 99))
 def test_the_log_probability_is_that_before_the_nucleus_is_cut(
     logits_V: Tensor, temperature: float, top_p: float, seed: int
 ) -> None:
-    token, logprob = choose(logits_V, temperature, top_p, seeded(seed))
+    token, logprob = sample(logits_V, temperature, top_p, seeded(seed))
     expected_V = torch.log_softmax(logits_V / temperature, 0)
     assert logprob == pytest.approx(float(expected_V[token]), abs=1e-5)
     assert keep_nucleus(expected_V.exp(), top_p)[token] > 0
-    assert choose(logits_V, temperature, top_p, seeded(seed)) == (token, logprob)
+    assert sample(logits_V, temperature, top_p, seeded(seed)) == (token, logprob)
 
 
 @given(logits, st.floats(0.01, 0.999))
@@ -50,9 +44,9 @@ def test_of_equals_the_first_are_kept() -> None:
 
 def test_draws_follow_the_probabilities() -> None:
     logits_V, random = torch.tensor([0.6, 0.3, 0.1]).log(), seeded(1)
-    drawn = torch.tensor([choose(logits_V, 1.0, 1.0, random)[0] for _ in range(3000)]).bincount(minlength=3) / 3000
+    drawn = torch.tensor([sample(logits_V, 1.0, 1.0, random)[0] for _ in range(3000)]).bincount(minlength=3) / 3000
     assert drawn.tolist() == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
-    cut = torch.tensor([choose(logits_V, 1.0, 0.7, random)[0] for _ in range(3000)]).bincount(minlength=3) / 3000
+    cut = torch.tensor([sample(logits_V, 1.0, 0.7, random)[0] for _ in range(3000)]).bincount(minlength=3) / 3000
     assert cut.tolist() == pytest.approx([2 / 3, 1 / 3, 0.0], abs=0.04)
-    cold = torch.tensor([choose(logits_V, 0.1, 1.0, random)[0] for _ in range(300)])
+    cold = torch.tensor([sample(logits_V, 0.1, 1.0, random)[0] for _ in range(300)])
     assert cold.eq(0).float().mean() > 0.95
