@@ -1,6 +1,6 @@
 """Judging together against one after the other, and against the bare model.
 
-    python -m benchmarks.judge [--pack PREFIX] [--cases 16] [--runs 3]
+    python -m benchmarks.judge [--pack PREFIX] [--per-question 16] [--cases 16] [--runs 3]
 
 Three things are measured in turn, several times, so that a machine whose speed drifts drifts for all of them:
 
@@ -31,12 +31,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", type=Path, help="take real traces from PREFIX.questions/.traces.jsonl")
     parser.add_argument("--cases", type=int, default=16)
+    parser.add_argument(
+        "--per-question", type=int, default=1, help="traces of the same question; 16: all of one question"
+    )
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     quiet_libraries()
     judge = load_judge(Settings(), print)
     cases = (
-        [labelled.case for labelled in read_pack(options.pack, 1)] if options.pack else _repeated_demo(options.cases)
+        [labelled.case for labelled in read_pack(options.pack, options.per_question)]
+        if options.pack
+        else _repeated_demo(options.cases)
     )
     asyncio.run(measure(judge, cases[: options.cases], options.runs))
 

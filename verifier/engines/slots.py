@@ -34,7 +34,7 @@ class Span:
 class Prefix:
     """Keys and values of a text that many sequences start with, per layer [Hkv, n, D]."""
 
-    ids: tuple[int, ...]
+    ids: list[int]
     keys: list[Tensor]
     values: list[Tensor]
 
@@ -86,16 +86,20 @@ class Slots:
         """Copy the first `len(ids)` tokens out of a slot."""
         count = len(ids)
         return Prefix(
-            tuple(ids),
+            list(ids),
             [layer[slot, :, :count].clone() for layer in self.keys],
             [layer[slot, :, :count].clone() for layer in self.values],
         )
 
-    def load_prefix(self, slot: int, prefix: Prefix) -> None:
-        """Copy a prefix into a slot."""
-        count = len(prefix.ids)
+    def copy(self, source: int, target: int, count: int) -> None:
+        """Copy the first `count` tokens of one slot into another."""
+        for layer in self.keys + self.values:
+            layer[target, :, :count] = layer[source, :, :count]
+
+    def load_prefix(self, slot: int, prefix: Prefix, count: int) -> None:
+        """Copy the first `count` tokens of a prefix into a slot."""
         for layer, saved in zip(self.keys + self.values, prefix.keys + prefix.values, strict=True):
-            layer[slot, :, :count] = saved
+            layer[slot, :, :count] = saved[:, :count]
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

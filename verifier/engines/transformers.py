@@ -2,7 +2,8 @@
 
 One thread owns the model. Episodes put generations into a queue; at every step the thread takes all that can run, computes
 their new tokens in one forward pass (prompts and single tokens together), draws one token for each and goes on. Keys and
-values stay in the episode's slot between turns, so a turn costs only its new tokens.
+values stay in the episode's slot between turns, so a turn costs only its new tokens, and what sequences have in common, such
+as the question of several traces, is computed by the first of them and copied by the others.
 """
 
 import asyncio
@@ -16,20 +17,20 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "PASSIVE"
-)  # before torch loads: spinning threads cost 50 times on a busy machine
+# Before torch loads: on a busy machine, threads that spin while they wait make a step fifty times as slow.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
 from configs.settings import TransformersEngine as EngineSettings
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence
-from verifier.engines.packed_linear import pack_linears
+from verifier.engines.model_loading import load_model, pick_device, pick_dtype
 from verifier.engines.sampling import sample
-from verifier.engines.slots import ATTENTION, Prefix, Slots, Span, StepPlan
+from verifier.engines.slots import Prefix, Slots, Span, StepPlan
 from verifier.engines.tokenizer import HFTokenizer
+
+_WORTH_COPYING = 32  # tokens of shared text from which on copying, or waiting for a copy, beats computing
 
 
 @dataclass(eq=False, slots=True)
@@ -37,6 +38,7 @@ class _Job:
     """A generation under way."""
 
     request: Generate
+    prompt: list[int]
     place: "_Place"
     random: torch.Generator
     future: Future[Completion] = field(default_factory=Future)
@@ -92,12 +94,12 @@ class TransformersEngine:
             EngineError: the folder cannot be loaded, or its attention is of a kind that slots cannot hold.
         """
         settings = settings or EngineSettings()
-        self.device = torch.device(_pick_device(settings.device))
-        self.dtype = _pick_dtype(settings.dtype, self.device)
+        self.device = pick_device(settings.device)
+        self.dtype = pick_dtype(settings.dtype, self.device)
         self.path = path
         self._digest = digest
         self._settings = settings
-        self._model, self._tokenizer = _load(path, self.dtype, self.device, settings.max_context)
+        self._model, self._tokenizer = load_model(path, self.dtype, self.device, settings.max_context)
         config = self._model.config
         limit = getattr(config, "max_position_embeddings", None)
         self.max_context = min(settings.max_context, limit) if limit else settings.max_context
@@ -155,7 +157,7 @@ class TransformersEngine:
     async def preload(self, ids: Ids[int]) -> None:
         """Compute a text that many sequences start with once, by itself; from now on they copy it."""
         with self._work:
-            if any(prefix.ids == tuple(ids) for prefix in self._prefixes):
+            if any(prefix.ids == list(ids) for prefix in self._prefixes):
                 return
         async with self.open() as (sequence,):
             await sequence.generate(Generate(ids, max_tokens=1))
@@ -179,7 +181,7 @@ class TransformersEngine:
         random = torch.Generator(self.device)
         # Each turn of an episode draws its own numbers, and the same ones wherever it stands in a batch.
         random.manual_seed((request.seed * 1_000_003 + len(request.ids)) % 2**63)
-        job = _Job(request, place, random)
+        job = _Job(request, list(request.ids), place, random)
         with self._work:
             self._check_open()
             if place.closed or place.job is not None:
@@ -261,9 +263,7 @@ class TransformersEngine:
     @torch.inference_mode()
     def _step(self, jobs: list[_Job]) -> None:
         """One forward pass: every job gets its next token, or, while its prompt is long, a part of the prompt computed."""
-        for job in jobs:
-            if job.cached < 0:
-                self._reuse(job)
+        jobs = self._started(jobs)
         decoding = [job for job in jobs if len(job.pending) == 1]
         prefilling, counts, room = [], [], max(1, self._settings.step_tokens - len(decoding))
         for job in jobs:
@@ -300,22 +300,41 @@ class TransformersEngine:
             if not job.pending:
                 self._advance(job, (token, best - total), logits_V, total)
 
-    def _reuse(self, job: _Job) -> None:
-        """Find what of the request the slot holds already, or can copy; the last token is always computed, for its logits."""
-        place, ids = job.place, job.request.ids
-        if not place.ids:
-            usable = [prefix for prefix in self._prefixes if tuple(ids[: len(prefix.ids)]) == prefix.ids]
-            if usable:
-                prefix = max(usable, key=lambda prefix: len(prefix.ids))
-                self._slots.load_prefix(place.slot, prefix)
-                place.ids = list(prefix.ids)
-        shared = 0
-        for held, wanted in zip(place.ids, ids[:-1], strict=False):
-            if held != wanted:
-                break
-            shared += 1
-        del place.ids[shared:]
-        job.cached, job.prefilled, job.pending = shared, len(ids) - shared, list(ids[shared:])
+    def _started(self, jobs: list[_Job]) -> list[_Job]:
+        """The jobs that compute in this step: all but those that wait for one before them to compute what they share."""
+        with self._work:
+            places = list(self._open)
+        started: list[_Job] = []
+        for job in jobs:
+            if job.cached < 0:
+                wanted = job.prompt[:-1]  # the last token is always computed, for its logits
+                source, known = self._best_source(job.place, wanted, places)
+                ahead = (other.prompt for other in started if len(other.pending) > 1)
+                if max((shared_length(ids, wanted) for ids in ahead), default=0) >= known + _WORTH_COPYING:
+                    continue
+                self._begin(job, source, known)
+            started.append(job)
+        return started
+
+    def _best_source(self, place: _Place, wanted: list[int], places: list[_Place]) -> tuple[_Place | Prefix, int]:
+        """Who holds the longest part of `wanted`: the sequence itself, a preloaded prefix, or another sequence."""
+        source: _Place | Prefix = place
+        known = shared_length(place.ids, wanted)
+        others: list[_Place | Prefix] = [*self._prefixes, *places]
+        for other in others:
+            shared = shared_length(other.ids, wanted)
+            if shared >= known + _WORTH_COPYING:
+                source, known = other, shared
+        return source, known
+
+    def _begin(self, job: _Job, source: _Place | Prefix, known: int) -> None:
+        place, ids = job.place, job.prompt
+        if isinstance(source, Prefix):
+            self._slots.load_prefix(place.slot, source, known)
+        elif source is not place:
+            self._slots.copy(source.slot, place.slot, known)
+        place.ids = ids[:known]
+        job.cached, job.prefilled, job.pending = known, len(ids) - known, ids[known:]
 
     def _advance(self, job: _Job, greedy: tuple[int, float], logits_V: torch.Tensor, total: float) -> None:
         """Give the job its next token; `total` is the logarithm of the sum of the exponentials of the logits."""
@@ -350,6 +369,20 @@ class TransformersEngine:
         return None
 
 
+def shared_length(first: list[int], second: list[int]) -> int:
+    """Length of the longest common prefix; compares slices, so that long texts cost little."""
+    low, high = 0, min(len(first), len(second))
+    if first[:high] == second[:high]:
+        return high
+    while high - low > 1:  # equal up to `low`, different before `high`
+        middle = (low + high) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 def _settle(job: _Job, outcome: Finish | EngineError) -> None:
     with suppress(InvalidStateError):  # the caller may have left
         if isinstance(outcome, EngineError):
@@ -358,44 +391,3 @@ def _settle(job: _Job, outcome: Finish | EngineError) -> None:
             job.future.set_result(
                 Completion(tuple(job.ids), tuple(job.logprobs), tuple(job.watched), outcome, job.prefilled, job.cached)
             )
-
-
-def _load(
-    path: Path, dtype: torch.dtype, device: torch.device, max_context: int
-) -> tuple[torch.nn.Module, HFTokenizer]:
-    from transformers import AutoModelForCausalLM
-
-    try:
-        tokenizer = HFTokenizer(path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=ATTENTION)
-    except (OSError, ValueError, KeyError) as error:
-        raise EngineError(f"cannot load a language model from {path}: {error}") from error
-    kinds = set(_layer_types(model.config, max_context))
-    if kinds != {"full_attention"}:
-        raise EngineError(f"{path} has layers of kind {sorted(kinds)}; the embedded engine holds full attention only: "
-                          "serve it with vLLM and use the openai engine")  # fmt: skip
-    model = model.to(device).eval()
-    if device.type == "cpu" and dtype is torch.float32:
-        pack_linears(model)
-    return model, tokenizer
-
-
-def _layer_types(config: Any, max_context: int) -> list[str]:
-    """Kinds of attention in a model. Older configs name no kinds, only a window, which is none if all of the context fits in."""
-    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
-    plain = "sliding_attention" if window and window < max_context else "full_attention"
-    return getattr(config, "layer_types", None) or [plain]
-
-
-def _pick_device(setting: str) -> str:
-    return ("cuda" if torch.cuda.is_available() else "cpu") if setting == "auto" else setting
-
-
-def _pick_dtype(setting: str, device: torch.device) -> torch.dtype:
-    if setting != "auto":
-        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[setting]
-    if device.type == "cuda":
-        return torch.bfloat16
-    # Without native instructions bfloat16 on a CPU is several times slower than float32.
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if native else torch.float32

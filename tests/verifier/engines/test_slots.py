@@ -101,11 +101,21 @@ def test_a_prefix_is_copied_and_the_copy_kept() -> None:
     prefix = slots.save_prefix(0, [9, 8, 7, 6, 5])
     slots.clear(0, 8)
     assert all(not layer[0].any() for layer in slots.keys + slots.values)
-    slots.load_prefix(3, prefix)
-    assert prefix.ids == (9, 8, 7, 6, 5)
+    slots.load_prefix(3, prefix, 5)
+    assert prefix.ids == [9, 8, 7, 6, 5]
     assert all(
         torch.equal(layer[3, :, :5], saved) for layer, saved in zip(slots.keys + slots.values, kept, strict=True)
     )
+
+
+def test_the_beginning_of_a_slot_is_copied() -> None:
+    slots = new_slots()
+    for layer in slots.keys + slots.values:
+        layer[1] = torch.randn_like(layer[1])
+    slots.copy(1, 3, 5)
+    for layer in slots.keys + slots.values:
+        assert torch.equal(layer[3, :, :5], layer[1, :, :5])
+        assert not layer[3, :, 5:].any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny_model import CONTEXT, MODEL_CONTEXT, Reference, config, copy_with, generate, running, save_model, start
 from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from verifier_fakes import CASE, judge
@@ -17,7 +19,7 @@ from verifier_fakes import CASE, judge
 from verifier.engines import base
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate
 from verifier.engines.tokenizer import HFTokenizer
-from verifier.engines.transformers import TransformersEngine
+from verifier.engines.transformers import TransformersEngine, shared_length
 from verifier.types import Case
 
 TEXTS = [
@@ -161,12 +163,57 @@ async def check_preloading(engine: TransformersEngine) -> None:
     assert (copied.cached, copied.prefilled) == (50, len(ids) - 50)
     assert_same(copied, plain)
     both = await asyncio.gather(generate(engine, ids, 20), generate(engine, [*ids[:12], 99], 20))
-    assert [completion.cached for completion in both] == [50, 10]
+    assert [completion.cached for completion in both] == [50, 0]  # ten tokens are not worth a copy
     assert_same(both[0], plain)
     whole = await generate(engine, ids[:50], 20)
     assert (whole.cached, whole.prefilled) == (49, 1)
     unlike = await generate(engine, [9, *ids], 20)
     assert unlike.cached == 0
+
+
+@pytest.mark.parametrize("step_tokens", [16, 1024])
+async def test_what_sequences_share_is_computed_once(tiny: Path, step_tokens: int) -> None:
+    async with running(tiny, step_tokens=step_tokens) as engine:
+        question = prompts(engine)[4]
+        asked = [[*question, 5, 6, tail] for tail in (7, 8, 9)]
+        alone = [await generate(engine, ids, 10) for ids in asked]
+
+        async def ask(sequence: base.Sequence, ids: list[int]) -> Completion:
+            try:
+                return await sequence.generate(Generate(ids, 10))
+            finally:
+                sequence.close()  # the others of its gang would wait for what it asks next
+
+        async with engine.open(3) as sequences:
+            together = await asyncio.gather(*map(ask, sequences, asked))
+    assert [completion.cached + completion.prefilled for completion in together] == [len(question) + 3] * 3
+    assert together[0].cached == 0
+    for follower in together[1:]:  # a remainder that is not worth waiting for is computed again
+        assert len(question) + 2 - 32 < follower.cached <= len(question) + 2
+    for one, other in zip(together, alone, strict=True):
+        assert_same(one, other)
+
+
+async def test_whoever_waited_for_a_leader_that_left_computes_by_itself(tiny: Path) -> None:
+    async with running(tiny, step_tokens=16) as engine:
+        question = prompts(engine)[7]
+        expected = await generate(engine, question, 5)
+        async with engine.open(2) as (leader, follower):
+            leading = asyncio.ensure_future(leader.generate(Generate(question, 5)))
+            following = asyncio.ensure_future(follower.generate(Generate(question, 5)))
+            await asyncio.sleep(0.005)
+            leading.cancel()
+            leader.close()
+            assert_same(await following, expected)
+
+
+@given(st.lists(st.integers(0, 2), max_size=40), st.lists(st.integers(0, 2), max_size=40))
+def test_shared_length_is_that_of_the_common_prefix(first: list[int], second: list[int]) -> None:
+    expected = 0
+    while expected < min(len(first), len(second)) and first[expected] == second[expected]:
+        expected += 1
+    assert shared_length(first, second) == expected
+    assert shared_length([*first, *second], first) == len(first)
 
 
 async def test_one_generation_at_a_time(engine: TransformersEngine) -> None:

@@ -1,0 +1,59 @@
+"""Loading a language model for the embedded engine: where it runs, in which precision, and whether its attention fits."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verifier.engines.base import EngineError
+from verifier.engines.packed_linear import pack_linears
+from verifier.engines.slots import ATTENTION
+from verifier.engines.tokenizer import HFTokenizer
+
+
+def load_model(
+    path: Path, dtype: torch.dtype, device: torch.device, max_context: int
+) -> tuple[torch.nn.Module, HFTokenizer]:
+    """A model folder as a model ready for inference with our attention, and its tokenizer.
+
+    Raises:
+        EngineError: the folder cannot be loaded, or its attention is of a kind that slots cannot hold.
+    """
+    from transformers import AutoModelForCausalLM
+
+    try:
+        tokenizer = HFTokenizer(path)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=ATTENTION)
+    except (OSError, ValueError, KeyError) as error:
+        raise EngineError(f"cannot load a language model from {path}: {error}") from error
+    kinds = set(_layer_types(model.config, max_context))
+    if kinds != {"full_attention"}:
+        raise EngineError(f"{path} has layers of kind {sorted(kinds)}; the embedded engine holds full attention only: "
+                          "serve it with vLLM and use the openai engine")  # fmt: skip
+    model = model.to(device).eval()
+    if device.type == "cpu" and dtype is torch.float32:
+        pack_linears(model)
+    return model, tokenizer
+
+
+def _layer_types(config: Any, max_context: int) -> list[str]:
+    """Kinds of attention in a model. Older configs name no kinds, only a window, which is none if all of the context fits in."""
+    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    plain = "sliding_attention" if window and window < max_context else "full_attention"
+    return getattr(config, "layer_types", None) or [plain]
+
+
+def pick_device(setting: str) -> torch.device:
+    """The device of a setting; `auto` takes a GPU if torch sees one."""
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if setting == "auto" else setting)
+
+
+def pick_dtype(setting: str, device: torch.device) -> torch.dtype:
+    """The precision of a setting; `auto` is bfloat16 where the hardware multiplies it natively, else float32."""
+    if setting != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[setting]
+    if device.type == "cuda":
+        return torch.bfloat16
+    # Without native instructions bfloat16 on a CPU is several times slower than float32.
+    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if native else torch.float32
