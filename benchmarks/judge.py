@@ -77,8 +77,7 @@ async def measure(judge: Judge, cases: list[Case], runs: int) -> None:
         print(f"| {name} | {seconds:.1f} |")
     print(f"| throughput together / alone | {statistics.median(gains):.2f} ({min(gains):.2f}-{max(gains):.2f}) |")
     print(f"| time together / bare generate | {statistics.median(costs):.2f} ({min(costs):.2f}-{max(costs):.2f}) |")
-    await judge.engine.aclose()
-    await judge.retriever.aclose()
+    await judge.aclose()
 
 
 def show_turns(judgments: list[Judgment]) -> None:

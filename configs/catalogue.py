@@ -100,7 +100,6 @@ class JudgeEntry(_Entry):
 
     kind: Literal["judge"]
     mode: Annotated[Literal["guided", "free"], Field(description="What judge.mode `auto` means for it.")]
-    prompt: Annotated[Literal["guided", "judge"], Field(description="What judge.prompt `auto` means for it.")]
 
 
 class EncoderEntry(_Entry):

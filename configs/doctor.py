@@ -18,7 +18,7 @@ from configs.catalogue import Catalogue, Entry, load_catalogue
 from configs.locate import ModelNotAvailableError, locate
 from configs.settings import Settings
 
-# As pinned in pyproject.toml: from 5.16 on the model's forward takes `cache`, and in 5.40 the old name disappears.
+# As pinned in pyproject.toml, which says why.
 TRANSFORMERS = ((5, 16), (5, 40))
 # They all install the same `faiss` folder and overwrite one another.
 FAISS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12", "faiss-gpu-cuvs")
@@ -132,7 +132,7 @@ def check_faiss(installed: list[str]) -> Check:
 def check_serve() -> Check:
     """What the HTTP service needs."""
     if lacking := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
-        return Check("serve", "missing", f"{', '.join(lacking)} not installed", "pip install 'medverify[serve]'")
+        return Check("serve", "warn", f"{', '.join(lacking)} not installed", "pip install 'medverify[serve]'")
     return Check("serve", "ok", f"fastapi {_version('fastapi')}, uvicorn {_version('uvicorn')}")
 
 

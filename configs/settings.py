@@ -64,7 +64,7 @@ class TransformersEngine(Section):
 
 
 class OpenAIEngine(Section):
-    """Any OpenAI-compatible completions server (vLLM, SGLang, llama.cpp)."""
+    """An OpenAI-compatible completions server that takes and gives token ids (vLLM, SGLang)."""
 
     base_url: Annotated[str, Field(description="Up to and including /v1.")] = "http://127.0.0.1:8000/v1"
     model: Annotated[str, Field(description="Name the server knows the model by; empty: ask the server.")] = ""
@@ -105,7 +105,11 @@ class RetrievalSettings(Section):
     """Where the judge looks things up."""
 
     index: Annotated[str, Field(description="`starter`, or the folder of an index.")] = "starter"
-    encoder: Annotated[str, Field(description="Encoder used when an index is built.")] = "minilm-l6"
+    encoder: Annotated[str, Field(description="Encoder that builds and searches the index.")] = "minilm-l6"
+    recipe: Annotated[
+        Literal["auto", "minilm-l6", "medcpt"],
+        Field(description="How the encoder is used; auto: as the catalogue says. Needed for a folder."),
+    ] = "auto"
     device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N; for the encoder.")] = "auto"
     batch_size: Annotated[int, Field(ge=1, description="Passages encoded together when an index is built.")] = 32
 

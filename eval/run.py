@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status
 
+_LINE_START = b'{"id":'
 _OUTAGES = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
 
 
@@ -62,7 +63,7 @@ class Journal:
         """Read what is there, cut off what is not a complete wave, and return the judgments that stay.
 
         With `retry_failed` the run goes back to the first wave in which a case was not judged for reasons outside the
-        judge: an outage, a deadline.
+        judge: an outage, a deadline. What was there is kept beside the file, as `NAME.before-retry`.
 
         Raises:
             ResumeError: the file holds something other than the beginning of this run.
@@ -81,10 +82,18 @@ class Journal:
                 raise self._mismatch(f"line {number} judges {judgment.id!r}, not the input's {case.id!r} as it is now")
             if judgment.seed != judge.settings.sampling.seed:
                 raise self._mismatch(f"line {number} has seed {judgment.seed}, not {judge.settings.sampling.seed}")
+        cut_short = data[sum(len(line) + 1 for line in lines) :]
+        if cut_short[: len(_LINE_START)] != _LINE_START[: len(cut_short)]:
+            raise self._mismatch("it does not end in the beginning of a judgment")
         size = judge.engine.max_sequences
         kept = len(judgments) if len(judgments) == len(cases) else len(judgments) // size * size
-        if retry_failed:
-            kept = next((i // size * size for i, judgment in enumerate(judgments) if judgment.status in _OUTAGES), kept)
+        if (
+            retry_failed
+            and (first := next((i for i, j in enumerate(judgments) if j.status in _OUTAGES), None)) is not None
+        ):
+            kept = first // size * size
+            # The judgments after it are made again, the same as before; until then they stay here.
+            self.path.with_name(f"{self.path.name}.before-retry").write_bytes(data)
         self._file.truncate(sum(len(line) + 1 for line in lines[:kept]))
         os.fsync(self._file.fileno())
         return judgments[:kept]

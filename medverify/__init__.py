@@ -21,7 +21,7 @@ __all__ = ["Case", "Judgment", "Question", "Status", "Trace", "__version__", "lo
 
 
 def load_judge(settings: "Settings | None" = None) -> "Judge":
-    """Load a judge into this process; needs the `embedded` extra (or `openai`, for a judge behind a server).
+    """Load a judge into this process; needs the `embedded` extra.
 
     `await judge.verify(case)` judges one case. See `medverify.assemble.load_judge` for what it raises.
     """

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from configs.catalogue import EncoderEntry, JudgeEntry
 from configs.resolve import ResolvedModel, resolve
-from configs.settings import JudgeSettings, RetrievalSettings, Settings
+from configs.settings import JudgeSettings, Settings
 from retrieval.build import build_index
 from retrieval.encoder import TransformerEncoder
 from retrieval.encoder_spec import PRESETS
 from retrieval.local import LocalRetriever
 from retrieval.manifest import MANIFEST_FILE, Manifest
-from retrieval.passage import BuildError
+from retrieval.passage import BuildError, EncoderError, IndexMismatchError
 from retrieval.serial import SerialRetriever
 from retrieval.sources import starter
-from verifier.engines.base import Engine
+from verifier.engines.base import Engine, EngineError
 from verifier.judge import Judge, Mode
 from verifier.prompt import load_prompt
 
@@ -40,6 +40,8 @@ def load_judge(settings: Settings, report: Report = lambda _: None, *, reproduci
     judge = settings.judge
     report(f"finding the judge {judge.model}")
     model = resolve(judge.model, settings.paths.cache, tokenizer_only=judge.engine == "openai", on_progress=report)
+    if isinstance(model.entry, EncoderEntry):
+        raise EngineError(f"{model.name} is an encoder, not a judge")
     prompt = load_prompt(_prompt_name(judge, model))
     local = load_retriever(settings, report)
     retriever = SerialRetriever(local) if reproducible else local
@@ -50,22 +52,30 @@ def load_judge(settings: Settings, report: Report = lambda _: None, *, reproduci
 def load_engine(settings: JudgeSettings, model: ResolvedModel) -> Engine:
     """The engine that the settings name, with the model in it."""
     if settings.engine == "openai":
-        from verifier.engines.openai import OpenAIEngine
+        from verifier.engines.openai import OpenAIEngine, served_model
 
         key = os.environ.get(settings.openai.api_key_env, "") if settings.openai.api_key_env else ""
-        return OpenAIEngine(model.path, model.digest, settings.openai, key)
+        named = settings.openai
+        if not named.model:  # the judge's id needs to know which it is
+            named = named.model_copy(update={"model": served_model(named, key)})
+        return OpenAIEngine(model.path, model.digest, named, key)
     from verifier.engines.transformers import TransformersEngine
 
     return TransformersEngine(model.path, model.digest, settings.transformers)
 
 
 def load_retriever(settings: Settings, report: Report = lambda _: None) -> LocalRetriever:
-    """Open the index that the settings name; the starter index is built when it is first needed."""
+    """Open the index that the settings name, with the encoder that they name.
+
+    The starter index is built when it is first needed, and again when its corpus or the encoder is another than it was built
+    from. Any other index that does not match is refused.
+    """
     folder = index_folder(settings)
-    if settings.retrieval.index == STARTER and not (folder / MANIFEST_FILE).exists():
-        build_starter(settings, report)
+    encoder = load_encoder(settings, settings.retrieval.encoder, report)
+    if settings.retrieval.index == STARTER and not _is_current(folder, encoder):
+        build_starter(folder, encoder, report)
     report(f"opening the index {folder.name}")
-    return LocalRetriever.open(folder, encoder_of_index(settings, folder, report))
+    return LocalRetriever.open(folder, encoder)
 
 
 def index_folder(settings: Settings) -> Path:
@@ -75,26 +85,37 @@ def index_folder(settings: Settings) -> Path:
     return Path(settings.retrieval.index).expanduser()
 
 
-def build_starter(settings: Settings, report: Report) -> None:
-    """Build the index of the starter corpus in the cache."""
+def build_starter(folder: Path, encoder: TransformerEncoder, report: Report) -> None:
+    """Build the index of the starter corpus."""
     report("building the starter index, once")
     try:
-        build_index(starter(), load_encoder(settings, settings.retrieval.encoder, report), index_folder(settings))
+        build_index(starter(), encoder, folder, overwrite=True)
     except BuildError:
-        if not (index_folder(settings) / MANIFEST_FILE).exists():
+        if not _is_current(folder, encoder):
             raise  # else another process was faster: its index is as good
 
 
-def encoder_of_index(settings: Settings, folder: Path, report: Report) -> TransformerEncoder:
-    """The encoder that an index was built with."""
-    return load_encoder(settings, Manifest.load(folder).encoder.name, report)
+def _is_current(folder: Path, encoder: TransformerEncoder) -> bool:
+    if not (folder / MANIFEST_FILE).exists():
+        return False
+    try:
+        manifest = Manifest.load(folder)
+        manifest.check_encoder(encoder.spec)
+        manifest.check_corpus(starter())
+    except IndexMismatchError:
+        return False
+    return True
 
 
 def load_encoder(settings: Settings, name: str, report: Report) -> TransformerEncoder:
-    """An encoder by catalogue name, or a folder with the recipe of the default encoder."""
+    """An encoder by catalogue name, `name@commit`, or folder (whose recipe `retrieval.recipe` names)."""
     report(f"finding the encoder {name}")
     model = resolve(name, settings.paths.cache, on_progress=report)
-    recipe = model.entry.recipe if isinstance(model.entry, EncoderEntry) else RetrievalSettings().encoder
+    recipe = settings.retrieval.recipe
+    if recipe == "auto":
+        if not isinstance(model.entry, EncoderEntry):
+            raise EncoderError(f"{name} is not an encoder of the catalogue: name its recipe with retrieval.recipe")
+        recipe = model.entry.recipe
     query = model.paths.get("query") or model.path
     device, batch_size = settings.retrieval.device, settings.retrieval.batch_size
     return TransformerEncoder(PRESETS[recipe], query, model.paths.get("article"), device, batch_size)

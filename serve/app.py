@@ -38,8 +38,7 @@ def create_app(judge: Judge, settings: ServeSettings, info: Info) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await judge.warm_up()
         yield
-        await judge.engine.aclose()
-        await judge.retriever.aclose()
+        await judge.aclose()
 
     app = FastAPI(
         title="medverify",

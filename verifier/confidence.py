@@ -59,14 +59,15 @@ def label_tokens(tokenizer: Tokenizer) -> LabelTokens:
 def read_confidence(watched: Sequence[float], labels: LabelTokens) -> Confidence | None:
     """Confidence from the log-probabilities of `labels.watch` at the verdict position.
 
-    Returns None if neither label was reported at all (every log-probability is -inf): there is nothing to read.
+    Returns None if a label was not reported in any spelling (-inf): what is unknown is not taken for improbable.
 
     Raises:
         EngineError: a log-probability is NaN.
     """
     if any(math.isnan(value) for value in watched):
         raise EngineError("the engine gave NaN as a log-probability")
-    zero = sum(math.exp(value) for value in watched[: len(labels.zero)])
-    one = sum(math.exp(value) for value in watched[len(labels.zero) :])
-    mass = zero + one
-    return Confidence(one / mass, min(mass, 1.0)) if mass > 0 else None
+    zeros, ones = watched[: len(labels.zero)], watched[len(labels.zero) :]
+    zero, one = sum(map(math.exp, zeros)), sum(map(math.exp, ones))
+    if max(zeros) == -math.inf or max(ones) == -math.inf or zero + one == 0:
+        return None
+    return Confidence(one / (zero + one), min(zero + one, 1.0))

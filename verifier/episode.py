@@ -55,6 +55,7 @@ class Episode:
     thoughts: list[str] = field(default_factory=list)
     searches: list[Search] = field(default_factory=list)
     turns: int = 0
+    written: int = 0  # tokens of the policy's turns, kept or not
     prefilled: int = 0
     cached: int = 0
 
@@ -85,7 +86,7 @@ class Episode:
         limits = self.settings.limits
         if self.turns >= limits.max_turns:
             raise Stop(StopReason.MAX_TURNS)
-        tokens_left = limits.max_new_tokens - self.transcript.count(Author.POLICY)
+        tokens_left = limits.max_new_tokens - self.written
         if tokens_left <= 0:
             raise Stop(StopReason.MAX_TOKENS)
         room = self.room - len(lead)
@@ -94,6 +95,7 @@ class Episode:
         bound = min(tokens_left, room, max_tokens or tokens_left)
         self.turns += 1
         completion = await self.ask([*self.transcript.ids, *lead], bound, stop, self.labels.watch)
+        self.written += len(completion.ids)
         if completion.finish not in (Finish.LENGTH, Finish.CONTEXT) or bound == max_tokens:
             return completion, None
         return completion, StopReason.MAX_TOKENS if tokens_left <= room else StopReason.CONTEXT_FULL

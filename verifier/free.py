@@ -19,7 +19,9 @@ async def run_free(episode: Episode) -> Verdict:
     """
     while True:
         completion, limit = await episode.turn(stop=_STOPS)
-        episode.transcript.add(Author.POLICY, completion.ids, completion.logprobs)
+        # The end-of-text token closes the judge's turn: behind it no verdict could be read.
+        kept = len(completion.ids) - (completion.finish is Finish.END)
+        episode.transcript.add(Author.POLICY, completion.ids[:kept], completion.logprobs[:kept])
         blocks = episode.parser.feed(episode.decode(completion.ids))
         episode.thoughts += [block.content.strip() for block in blocks if block.tag is Tag.THINK]
         action = next((block for block in blocks if block.tag in _ACTIONS), None)

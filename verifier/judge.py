@@ -83,6 +83,11 @@ class Judge:
         """Compute what all prompts share before the first case comes."""
         await self.engine.preload(prefix_ids(self.prompt, self.engine.tokenizer))
 
+    async def aclose(self) -> None:
+        """Close the engine and the retriever."""
+        await self.engine.aclose()
+        await self.retriever.aclose()
+
     async def verify(self, case: Case, seed: int | None = None) -> Judgment:
         """Judge one case. Always returns: whatever fails is a status, never a number.
 
@@ -133,7 +138,7 @@ class Judge:
         try:
             async with asyncio.timeout_at(deadline):
                 try:
-                    self._write_prompt(episode, case)
+                    await self._write_prompt(episode, case)
                     verdict = await _MODES[self.mode](episode)
                 except Stop as ended:
                     stop = ended
@@ -158,8 +163,8 @@ class Judge:
         judgment = self._judgment(case, episode, read=read, verdict=verdict, stop=stop, elapsed_ms=elapsed)
         return Outcome(judgment, episode.transcript, read)
 
-    def _write_prompt(self, episode: Episode, case: Case) -> None:
-        ids = prompt_ids(self.prompt, case, self.engine.tokenizer)
+    async def _write_prompt(self, episode: Episode, case: Case) -> None:
+        ids = await asyncio.to_thread(prompt_ids, self.prompt, case, self.engine.tokenizer)  # long texts take seconds
         if len(ids) + RESERVE >= self.engine.max_context:
             raise Stop(
                 StopReason.PROMPT_TOO_LONG, f"the prompt has {len(ids)} tokens, the context {self.engine.max_context}"

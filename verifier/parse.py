@@ -74,11 +74,6 @@ class Parse:
         answers = [block for block in self.blocks if block.tag is Tag.ANSWER]
         return answers[-1].label if answers else None
 
-    @property
-    def thoughts(self) -> str:
-        """Everything thought aloud: the critique."""
-        return "\n\n".join(block.content.strip() for block in self.blocks if block.tag is Tag.THINK)
-
 
 _TAGS = {text: (tag, text.startswith("</")) for tag in Tag for text in (tag.opening, tag.closing)}
 _PREFIXES = frozenset(text[:length] for text in _TAGS for length in range(1, len(text)))

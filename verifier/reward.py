@@ -9,8 +9,6 @@ from typing import Literal
 from verifier.parse import MAX_ANSWERS, Parse, Tag
 from verifier.types import StopReason
 
-REWARD_VERSION = "1"
-
 #: Endings that say nothing about the policy. They have no reward and must be left out of a group before it is looked at.
 OUTSIDE_THE_POLICY = frozenset(
     {StopReason.RETRIEVAL_ERROR, StopReason.ENGINE_ERROR, StopReason.DEADLINE, StopReason.PROMPT_TOO_LONG}

@@ -1,6 +1,6 @@
 """The words of this project: a question, somebody's reasoning trace, and the judgment of it.
 
-`JSON_SCHEMAS` exports them for other languages; `medverify schema` prints it.
+`json_schemas()` exports them for other languages; `medverify schema` prints it.
 """
 
 import hashlib

@@ -55,7 +55,7 @@ _SUSPECT = re.compile(
     rf"{_LESS}(?P<tag>{_TAG_NAME}[^<>]{{0,40}}?){_GREATER}"
     rf"|{_LESS}(?P<stub>{_TAG_NAME})"
     rf"|{_LESS}(?P<cut>{_CUT})\Z"
-    rf"|{_LESS}{_GAP}\|(?P<piped>[^<>|]{{0,60}})\|{_GAP}{_GREATER}"
+    rf"|{_LESS}{_GAP}\|(?P<piped>[^<>|]{{0,200}})\|{_GAP}{_GREATER}"
     rf"|{_LESS}(?P<control>{_GAP}{_SLASH}?(?:{_CONTROL}){_GAP}){_GREATER}"
     rf"|{_LESS}{{2}}(?P<system>{_GAP}{_SLASH}?sys{_GAP}){_GREATER}{{2}}"
     rf"|\[(?P<instruction>{_GAP}{_SLASH}?inst{_GAP})\]"

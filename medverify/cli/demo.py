@@ -31,7 +31,7 @@ _FONT_FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # rich's drawing woul
 
 def demo(
     picture: Annotated[Path | None, typer.Option(help="Also save the last case as a picture (SVG).")] = None,
-    config: ConfigOption = "laptop",
+    config: ConfigOption = None,
     model: ModelOption = None,
     overrides: SetOption = None,
 ) -> None:
@@ -52,8 +52,7 @@ def demo(
             await judge.warm_up()
             status.update(f"judging {len(cases)} cases")
             judgments = await judge.verify_together(cases)
-            await judge.engine.aclose()
-            await judge.retriever.aclose()
+            await judge.aclose()
             status.stop()
             return judgments
 

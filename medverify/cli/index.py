@@ -19,6 +19,7 @@ from medverify.cli.common import (
     settings_from,
     waiting,
 )
+from medverify.cli.render import plain
 
 
 def build(
@@ -81,9 +82,9 @@ def search(
             print(json.dumps(hit.model_dump(), ensure_ascii=False))  # noqa: T201 - for programs
         else:
             passage = hit.passage
-            origin = escape(f"{hit.score:.3f}  {passage.id}  {passage.source}")
-            out.print(f"[bold]{hit.rank}. {escape(passage.title)}[/]  [dim]{origin}[/]")
-            out.print(passage.text + "\n", highlight=False, markup=False)
+            origin = escape(plain(f"{hit.score:.3f}  {passage.id}  {passage.source}"))
+            out.print(f"[bold]{hit.rank}. {escape(plain(passage.title))}[/]  [dim]{origin}[/]")
+            out.print(plain(passage.text) + "\n", highlight=False, markup=False)
 
 
 def _progress() -> Progress:

@@ -1,5 +1,6 @@
 """Judgments for people."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,17 +16,22 @@ _VERDICTS = {1: ("free of errors", "green"), 0: ("contains an error", "red"), No
 _SNIPPET = 220
 
 
+def plain(text: str) -> str:
+    """Text of others for a terminal: control characters, which could drive it, are left out."""
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
+
+
 def panel(case: Case, judgment: Judgment) -> Panel:
     """One judgment: what was asked, what was claimed, what the judge thought, looked up and concluded."""
     words, colour = _VERDICTS[judgment.verdict]
-    parts: list[RenderableType] = [_heading("Question"), Text(case.question.text)]
-    parts += [Text(f"  {letter}. {option}") for letter, option in (case.question.options or {}).items()]
-    parts += [_heading("Reasoning under judgment"), Text(case.trace.render())]
-    parts += [_heading("The judge's thoughts"), Text(judgment.reasoning or "—", style="italic")]
+    parts: list[RenderableType] = [_heading("Question"), Text(plain(case.question.text))]
+    parts += [Text(plain(f"  {letter}. {option}")) for letter, option in (case.question.options or {}).items()]
+    parts += [_heading("Reasoning under judgment"), Text(plain(case.trace.render()))]
+    parts += [_heading("The judge's thoughts"), Text(plain(judgment.reasoning) or "—", style="italic")]
     for search in judgment.searches:
-        parts += [_heading(f"Searched for “{search.query}”"), _passages(search)]
+        parts += [_heading(plain(f"Searched for “{search.query}”")), _passages(search)]
     parts += [Text(), _conclusion(judgment, words, colour)]
-    return Panel(Group(*parts), title=f"[bold]{escape(case.id)}[/]", border_style=colour, expand=True)
+    return Panel(Group(*parts), title=f"[bold]{escape(plain(case.id))}[/]", border_style=colour, expand=True)
 
 
 def _heading(text: str) -> Text:
@@ -37,9 +43,11 @@ def _passages(search: Search) -> Table:
     table.add_column(justify="right", style="dim")
     table.add_column()
     for passage in search.passages:
-        body = Text.assemble((passage.title, "bold"), (f"  score {passage.score:.3f}  {passage.source}", "dim"))
+        body = Text.assemble(
+            (plain(passage.title), "bold"), (f"  score {passage.score:.3f}  {plain(passage.source)}", "dim")
+        )
         text = passage.text if len(passage.text) <= _SNIPPET else f"{passage.text[:_SNIPPET].rsplit(' ', 1)[0]} …"
-        table.add_row(f"{passage.rank}.", Group(body, Text(text)))
+        table.add_row(f"{passage.rank}.", Group(body, Text(plain(text))))
     return table
 
 
@@ -50,7 +58,7 @@ def _conclusion(judgment: Judgment, words: str, colour: str) -> Text:
         line.append(f"   label mass {judgment.label_mass:.4f}", style="dim")
     line.append(f"   status {judgment.status.value}", style="dim")
     if judgment.verdict is None:
-        line.append(f" ({judgment.stop_reason.value}: {judgment.detail})", style=colour)
+        line.append(f" ({judgment.stop_reason.value}: {plain(judgment.detail)})", style=colour)
     tokens = judgment.usage.policy_tokens
     line.append(f"   {len(judgment.searches)} search(es), {tokens} tokens written", style="dim")
     return line
@@ -69,12 +77,12 @@ def table(judgments: Sequence[Judgment]) -> Table:
             judgment.status.value if judgment.verdict is not None else f"{judgment.status.value}: {judgment.detail}"
         )
         grid.add_row(
-            escape(judgment.id),
+            escape(plain(judgment.id)),
             f"[{colour}]{words}[/]",
             probability,
-            escape(status),
+            escape(plain(status)),
             str(len(judgment.searches)),
-            escape(best),
+            escape(plain(best)),
         )
     return grid
 

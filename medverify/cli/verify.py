@@ -29,7 +29,7 @@ from medverify.cli.common import (
     settings_from,
     waiting,
 )
-from medverify.cli.render import panel, summary, table
+from medverify.cli.render import panel, plain, summary, table
 from verifier.types import Case, Judgment, Status
 
 if TYPE_CHECKING:
@@ -51,10 +51,11 @@ def verify(
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print judgments as JSON lines instead of a table.")] = False,
-    pack: Annotated[
+    traces: Annotated[
         int | None,
         typer.Option(
-            help="FILE is a pack (PREFIX of .questions.jsonl and .traces.jsonl); judge so many traces a question."
+            min=1,
+            help="FILE is a pack (PREFIX of .questions.jsonl and .traces.jsonl); judge so many traces a question.",
         ),
     ] = None,
     config: ConfigOption = None,
@@ -71,9 +72,9 @@ def verify(
     Exit code: 0 all judged; 1 some could not be judged (their status says why); 2 bad input.
     """
     settings = settings_from(config, overrides, model).settings
-    cases, bad = _read(file, pack)
+    cases, bad = _read(file, traces)
     for line in bad:
-        err.print(f"[red]{escape(file)}[/], {escape(str(line))}", highlight=False, soft_wrap=True)
+        err.print(f"[red]{escape(file)}[/], {escape(plain(str(line)))}", highlight=False, soft_wrap=True)
     if not cases:
         fail(f"{file}: no case to judge")
     judgments = _judge(settings, cases, output, retry_failed=retry_failed, as_json=as_json)
@@ -86,10 +87,10 @@ def verify(
     raise typer.Exit(OK if all(judgment.status is Status.SCORED for judgment in judgments) else NOT_JUDGED)
 
 
-def _read(file: str, pack: int | None) -> tuple[list[Case], list[BadLine]]:
+def _read(file: str, traces: int | None) -> tuple[list[Case], list[BadLine]]:
     try:
-        if pack is not None:
-            return [labelled.case for labelled in read_pack(Path(file), pack)], []
+        if traces is not None:
+            return [labelled.case for labelled in read_pack(Path(file), traces)], []
         source = sys.stdin.buffer if file == "-" else Path(file)
         records = list(read_cases(source))
     except (OSError, EOFError, PackError) as error:
@@ -134,8 +135,7 @@ async def _judge_rest(
                 _print_lines(wave)
             judgments += wave
             progress.update(task, completed=len(judgments))
-    await judge.engine.aclose()
-    await judge.retriever.aclose()
+    await judge.aclose()
     return judgments
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from configs.catalogue import Catalogue, JudgeEntry, load_catalogue
+from configs.catalogue import Catalogue, load_catalogue
 from configs.digest import model_files
 from configs.settings import Settings
 
@@ -31,12 +31,6 @@ def test_the_default_models_are_in_the_catalogue() -> None:
     entries = load_catalogue().by_name
     assert entries[Settings().judge.model].kind == "judge"
     assert entries[Settings().retrieval.encoder].kind == "encoder"
-
-
-def test_the_mode_and_the_prompt_of_a_judge_fit() -> None:
-    for entry in load_catalogue().models:
-        if isinstance(entry, JudgeEntry):
-            assert (entry.mode == "guided") == (entry.prompt == "guided")
 
 
 def test_packages_are_installed_without_their_requirements() -> None:

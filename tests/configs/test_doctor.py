@@ -47,7 +47,7 @@ for check in doctor.diagnose(Settings(), {{}}):
     output = run_python(code, HOME=str(tmp_path))  # no models converted earlier, in the user's own cache
     states = dict(line.split("|") for line in output.splitlines())
     missing = {name for name, state in states.items() if state == "missing"}
-    assert missing == {"torch", "transformers", "faiss", "serve", "judge smollm2-135m-instruct", "encoder minilm-l6"}
+    assert missing == {"torch", "transformers", "faiss", "judge smollm2-135m-instruct", "encoder minilm-l6"}
 
 
 def test_native_bfloat16_is_told_from_emulated() -> None:

@@ -153,6 +153,17 @@ def test_a_file_of_another_run_is_refused_and_untouched(
     assert path.read_bytes() == unbroken + b"torn"
 
 
+@pytest.mark.parametrize("content", [b'{"my": "minified json"}', b"a note", b'{"id":"c0","status"', b'{"idx": 1'])
+def test_a_file_without_a_whole_line_is_refused_unless_it_begins_like_a_judgment(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    if content.startswith(b'{"id":'):
+        assert resume(path, scripted_judge(), CASES) == []
+        return
+    with pytest.raises(ResumeError, match="beginning of a judgment"):
+        resume(path, scripted_judge(), CASES)
+    assert path.read_bytes() == content
+
+
 @pytest.mark.parametrize("content", [b"a diary\n", b"\n", b'{"id": "c0"}\n', b"\xff\x00\n", b'{"status": "scored"}\n{'])
 def test_a_file_of_something_else_is_refused_and_untouched(path: Path, content: bytes) -> None:
     path.write_bytes(content)
@@ -214,4 +225,6 @@ def test_failures_from_outside_are_judged_again_when_asked(path: Path) -> None:
     lines[4] = lines[4].model_copy(update=lost)
     path.write_bytes(b"".join(map(to_line, lines)))
     assert len(resume(path, scripted_judge(), CASES)) == 8
+    before = path.read_bytes()
     assert len(resume(path, scripted_judge(), CASES, retry_failed=True)) == 3
+    assert path.with_name(f"{path.name}.before-retry").read_bytes() == before

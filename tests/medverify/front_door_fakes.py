@@ -1,6 +1,6 @@
 """Judgments made by hand."""
 
-from verifier.types import EvidencePassage, Judgment, Search, Status, StopReason, Usage
+from verifier.types import Case, EvidencePassage, Judgment, Search, Status, StopReason, Usage
 
 
 def judgment(id: str = "c1", p: float | None = 0.9, query: str = "warfarin", title: str = "Warfarin") -> Judgment:
@@ -22,6 +22,6 @@ def judgment(id: str = "c1", p: float | None = 0.9, query: str = "warfarin", tit
         usage=Usage(policy_tokens=24),
         latency_ms=None,
         seed=0,
-        case_digest="d",
+        case_digest=Case(id=id, question="q", trace="r").digest,
         judge_id="j",
     )

@@ -204,14 +204,14 @@ def test_a_file_without_a_case_is_bad_input(cli: Cli, tmp_path: Path, content: b
 
 
 def test_a_missing_pack_is_bad_input(cli: Cli, tmp_path: Path) -> None:
-    result = cli("verify", "--pack", "1", tmp_path / "pack")
+    result = cli("verify", "--traces", "1", tmp_path / "pack")
     assert result.exit_code == 2
     assert "no such file" in result.stderr
 
 
 def test_a_pack_with_a_fault_is_bad_input(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "pack.questions.jsonl").write_text('{"id": "q"}\n')
-    result = cli("verify", "--pack", "1", tmp_path / "pack")
+    result = cli("verify", "--traces", "1", tmp_path / "pack")
     assert result.exit_code == 2
     assert "line 1: question: Field required" in result.stderr
 

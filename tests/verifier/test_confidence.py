@@ -58,8 +58,13 @@ def test_spellings_of_a_label_add_up() -> None:
     assert read.label_mass == pytest.approx(0.4)
 
 
-def test_one_label_unreported_is_certainty() -> None:
-    read = read_confidence([-math.inf, math.log(0.2)], PLAIN)
+@pytest.mark.parametrize("watched", [[-math.inf, math.log(0.2)], [math.log(0.2), -math.inf]])
+def test_a_label_that_was_not_reported_is_unknown_not_improbable(watched: list[float]) -> None:
+    assert read_confidence(watched, PLAIN) is None
+
+
+def test_a_label_so_improbable_that_it_vanishes_is_still_known() -> None:
+    read = read_confidence([-5000.0, math.log(0.2)], PLAIN)
     assert read is not None
     assert read.p_correct == 1.0
     assert read.label_mass == pytest.approx(0.2)
@@ -78,7 +83,7 @@ def test_nan_is_an_error(watched: list[float]) -> None:
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_always_a_probability_or_nothing(zero: float, one: float) -> None:
     read = read_confidence([math.log(p) if p else -math.inf for p in (zero, one)], PLAIN)
-    assert (read is None) == (zero + one == 0)
+    assert (read is None) == (zero == 0 or one == 0)
     if read is not None:
         assert 0 <= read.p_correct <= 1
         assert 0 < read.label_mass <= 1

@@ -155,7 +155,7 @@ async def test_turns_with_no_room_are_not_asked_for() -> None:
     episode.transcript.add(Author.PROMPT, [65] * (100 - RESERVE - 3))
     for fill, lead, reason in [
         (lambda: None, [65] * 3, StopReason.CONTEXT_FULL),
-        (lambda: episode.transcript.add(Author.POLICY, [65] * 5, [0.0] * 5), [], StopReason.MAX_TOKENS),
+        (lambda: setattr(episode, "written", 5), [], StopReason.MAX_TOKENS),
         (lambda: setattr(episode, "turns", 1), [], StopReason.MAX_TURNS),
     ]:
         fill()
@@ -169,7 +169,7 @@ async def test_turns_with_no_room_are_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "zero", "label"), [(0.6, 0.2, 1), (0.1, 0.3, 0), (0.0, 1.0, 0), (1.0, 0.0, 1), (0.25, 0.25, 0)]
+    ("one", "zero", "label"), [(0.6, 0.2, 1), (0.1, 0.3, 0), (1e-9, 0.9, 0), (0.9, 1e-9, 1), (0.25, 0.25, 0)]
 )
 async def test_the_likelier_label_is_forced(one: float, zero: float, label: int) -> None:
     """Equal beliefs do not make a trace right."""

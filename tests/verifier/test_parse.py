@@ -83,7 +83,6 @@ def test_what_only_looks_like_a_tag_is_text(look_alike: str) -> None:
 def test_blocks_and_thoughts() -> None:
     read = parse(GOOD)
     assert [block.tag for block in read.blocks] == [Tag.THINK, Tag.SEARCH, Tag.THINK, Tag.ANSWER]
-    assert read.thoughts == "Metformin is first-line.\n\nSo it is."
     assert read.defects == frozenset()
     assert read.pairs == {Tag.THINK: 2, Tag.SEARCH: 1, Tag.INFORMATION: 0, Tag.ANSWER: 1}
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from verifier.engines.base import EngineError
 from verifier.engines.packed_linear import pack_linears
@@ -23,14 +24,21 @@ def load_model(
 
     try:
         tokenizer = HFTokenizer(path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=ATTENTION)
-    except (OSError, ValueError, KeyError) as error:
-        raise EngineError(f"cannot load a language model from {path}: {error}") from error
+        model, found = AutoModelForCausalLM.from_pretrained(
+            path, dtype=dtype, attn_implementation=ATTENTION, output_loading_info=True
+        )
+        model = model.to(device).eval()
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise EngineError(f"cannot load a language model from {path} on {device}: {error}") from error
+    if missing := sorted(found["missing_keys"]) + sorted(map(str, found["mismatched_keys"])):
+        # transformers fills them with random numbers, which would judge all the same
+        raise EngineError(
+            f"{path} is not a whole language model: {len(missing)} tensors are missing, first {missing[0]}"
+        )
     kinds = set(_layer_types(model.config, max_context))
     if kinds != {"full_attention"}:
         raise EngineError(f"{path} has layers of kind {sorted(kinds)}; the embedded engine holds full attention only: "
                           "serve it with vLLM and use the openai engine")  # fmt: skip
-    model = model.to(device).eval()
     if device.type == "cpu" and dtype is torch.float32:
         pack_linears(model)
     return model, tokenizer
@@ -45,7 +53,10 @@ def _layer_types(config: Any, max_context: int) -> list[str]:
 
 def pick_device(setting: str) -> torch.device:
     """The device of a setting; `auto` takes a GPU if torch sees one."""
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if setting == "auto" else setting)
+    try:
+        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if setting == "auto" else setting)
+    except RuntimeError as error:
+        raise EngineError(f"{setting!r} is not a device; expected auto, cpu, cuda or cuda:N") from error
 
 
 def pick_dtype(setting: str, device: torch.device) -> torch.dtype:

@@ -59,7 +59,6 @@ class OpenAIEngine:
         self.max_sequences = settings.max_sequences
         self._places = asyncio.Semaphore(settings.max_sequences)
         self._queue = asyncio.Lock()
-        self._model = settings.model
         self._api_key = api_key.strip()
         headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         self._client = httpx2.AsyncClient(
@@ -107,17 +106,9 @@ class OpenAIEngine:
     async def _complete(self, request: Generate) -> Completion:
         if len(request.ids) >= self.max_context:
             raise ContextFullError(f"{len(request.ids)} tokens leave no room in a context of {self.max_context}")
-        if not self._model:
-            self._model = await self._served_model()
         room = self.max_context - len(request.ids)
-        reply = await self._post("completions", _body(request, self._model, min(request.max_tokens, room)))
+        reply = await self._post("completions", _body(request, self._settings.model, min(request.max_tokens, room)))
         return self._read(reply, request)
-
-    async def _served_model(self) -> str:
-        models = (await self._send("GET", "models", None)).get("data") or []
-        if len(models) != 1:
-            raise EngineError(f"the server has {len(models)} models: name one with judge.openai.model")
-        return str(models[0]["id"])
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return await self._send("POST", path, body)
@@ -189,6 +180,24 @@ class OpenAIEngine:
                 "the server cuts stop strings off; it must honour include_stop_str_in_output or no_stop_trim"
             )
         return Finish.END
+
+
+def served_model(settings: EngineSettings, api_key: str = "") -> str:
+    """Ask a server for the one model that it serves. Blocking.
+
+    Raises:
+        EngineError: the server does not answer, or serves none or several.
+    """
+    headers = {"Authorization": f"Bearer {api_key.strip()}"} if api_key.strip() else {}
+    address = settings.base_url.rstrip("/") + "/models"
+    try:
+        reply = httpx2.get(address, headers=headers, timeout=settings.timeout_s)
+        names = [str(model["id"]) for model in reply.raise_for_status().json()["data"]]
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+        raise EngineError(f"{address} does not tell what it serves ({type(error).__name__})") from error
+    if len(names) != 1:
+        raise EngineError(f"the server has {len(names)} models: name one with judge.openai.model")
+    return names[0]
 
 
 def _body(request: Generate, model: str, max_tokens: int) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A Hugging Face tokenizer behind the small protocol of `base.Tokenizer`."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ class HFTokenizer:
         from transformers import AutoTokenizer
 
         self._tokenizer: Any = AutoTokenizer.from_pretrained(path)
+        self._encoding = threading.Lock()  # how special tokens are read is a state of the tokenizer
         self.end_ids = frozenset(
             token for token in (self._tokenizer.eos_token_id, self._tokenizer.pad_token_id) if token is not None
         )
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
-        return ids
+        return self._encode(text, split_special_tokens=True)
 
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -36,5 +37,11 @@ class HFTokenizer:
         return self._with_specials(before), self._with_specials(after)
 
     def _with_specials(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=False)
+        return self._encode(text, split_special_tokens=False)
+
+    def _encode(self, text: str, *, split_special_tokens: bool) -> list[int]:
+        with self._encoding:
+            ids: list[int] = self._tokenizer.encode(
+                text, add_special_tokens=False, split_special_tokens=split_special_tokens
+            )
         return ids

@@ -26,7 +26,7 @@ from verifier_fakes import CASE, judge
 
 from configs.settings import OpenAIEngine as EngineSettings
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate
-from verifier.engines.openai import OpenAIEngine
+from verifier.engines.openai import OpenAIEngine, served_model
 from verifier.engines.transformers import TransformersEngine
 from verifier.types import Status, StopReason
 
@@ -124,12 +124,12 @@ async def test_a_whole_judgment_is_the_same(connect: Connect, engine: Transforme
     assert remote.judge_id != local.judge_id
 
 
-async def test_the_model_is_asked_for_once(connect: Connect, server: CompletionServer) -> None:
-    engine = connect(model="")
-    await ask(engine)
-    await ask(engine)
-    assert [request.path for request in server.received] == ["/v1/models", "/v1/completions", "/v1/completions"]
-    assert server.received[-1].body["model"] == MODEL
+async def test_a_server_is_asked_what_it_serves(connect: Connect, server: CompletionServer) -> None:
+    settings = connect()._settings
+    assert await asyncio.to_thread(served_model, settings) == MODEL
+    server.replies.append(Reply(body="<html>"))
+    with pytest.raises(EngineError, match="does not tell what it serves"):
+        await asyncio.to_thread(served_model, settings)
 
 
 @pytest.mark.parametrize("models", [(), ("a", "b")])
@@ -138,7 +138,7 @@ async def test_a_choice_of_models_is_the_users(
 ) -> None:
     server.models = models
     with pytest.raises(EngineError, match=r"judge\.openai\.model"):
-        await ask(connect(model=""))
+        await asyncio.to_thread(served_model, connect()._settings)
 
 
 # ---- replies that cannot be trusted ----------------------------------------------------------------------------------
