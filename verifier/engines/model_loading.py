@@ -54,9 +54,12 @@ def _layer_types(config: Any, max_context: int) -> list[str]:
 def pick_device(setting: str) -> torch.device:
     """The device of a setting; `auto` takes a GPU if torch sees one."""
     try:
-        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if setting == "auto" else setting)
+        device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if setting == "auto" else setting)
     except RuntimeError as error:
         raise EngineError(f"{setting!r} is not a device; expected auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise EngineError(f"there is no device {setting}: torch sees {torch.cuda.device_count()} GPU(s)")
+    return device
 
 
 def pick_dtype(setting: str, device: torch.device) -> torch.dtype:

@@ -1,6 +1,7 @@
 """The embedded engine, on a model with random weights: its numbers are those of transformers, whoever shares the batch."""
 
 import asyncio
+import shutil
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -12,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from tiny_model import CONTEXT, MODEL_CONTEXT, Reference, config, copy_with, generate, running, save_model, start
 from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from verifier_fakes import CASE, judge
@@ -633,3 +635,22 @@ def test_whatever_the_numbers_depend_on_is_described(engine: TransformersEngine)
         "max_sequences": 4,
         "step_tokens": 512,
     }
+
+
+def test_a_model_that_is_not_whole_is_refused(tiny: Path, tmp_path: Path) -> None:
+    """transformers would fill the gap with random numbers, and the judge would judge all the same."""
+    folder = tmp_path / "partial"
+    shutil.copytree(tiny, folder)
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(
+        EngineError, match=r"not a whole language model: 1 tensors are missing, first model\.norm\.weight"
+    ):
+        start(folder)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cpu:x", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused(tiny: Path, device: str) -> None:
+    with pytest.raises(EngineError, match="device"):
+        start(tiny, device=device)
