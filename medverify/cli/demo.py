@@ -76,7 +76,7 @@ def quality_line(model: str) -> str:
         f"{row.metric} {row.value:.3f} [{row.low:.3f}, {row.high:.3f}] on {row.dataset} (n = {row.n})"
         for row in entry.quality
     )
-    return f"[bold]How good is this judge?[/] {entry.name}: {rows}. {entry.description}"
+    return f"[bold]How good is this judge?[/] {entry.name}: {rows}; 0.5 is chance. {entry.description}"
 
 
 def _save(shown: Panel, path: Path) -> None:
