@@ -123,7 +123,11 @@ def test_an_outage_is_no_judgment(cli: Cli) -> None:
     """The judge's server is not there: every case says so, and the exit code too."""
     server = ("--set", "judge.openai.base_url=http://127.0.0.1:9/v1", "--set", "judge.openai.max_retries=0")
     model = ("--config", "openai-server", "--model", "smollm2-135m-instruct")
-    done = cli("verify", "-", "--json", *model, *server, stdin=b"".join(LINES[:2]))
+    unnamed = cli("verify", "-", "--json", *model, *server, stdin=LINES[0])
+    assert unnamed.exit_code == 2
+    assert "does not tell what it serves" in unnamed.stderr
+    named = ("--set", "judge.openai.model=judge")
+    done = cli("verify", "-", "--json", *model, *server, *named, stdin=b"".join(LINES[:2]))
     assert done.exit_code == 1
     judgments = [json.loads(line) for line in done.stdout.splitlines()]
     assert [judgment["status"] for judgment in judgments] == ["engine_failed"] * 2
