@@ -41,6 +41,9 @@ def format_score(read: Parse) -> float:
 def reward(read: Parse, gold: Literal[0, 1], stop: StopReason) -> Reward | None:
     """Reward of one episode, or None if it was not judged for reasons outside the policy.
 
+    For free mode: in guided mode the policy writes no tags, `read` is empty, and there is nothing to reward. An episode ends at
+    its first complete answer; more than one, and so the 0.25, can only be met in text from elsewhere.
+
     A policy that runs on without an answer (`truncated`) or gives an unreadable one (`unparseable`) did so itself: reward 0.
     """
     if stop in OUTSIDE_THE_POLICY:
