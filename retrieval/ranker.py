@@ -1,0 +1,79 @@
+"""One way of finding rows for queries: what a retrieval profile is to the search engine.
+
+`dense`, `bm25`, `hybrid` and `rerank` are rankers. A ranker works on batches in one thread and knows rows only; the search engine
+owns the queue, the passages' texts and the callers.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.encoder import Encoder, Vectors
+from retrieval.passage import IndexMismatchError
+
+
+class Ranking(NamedTuple):
+    """The answer to one query: rows best first, equal scores by ascending row."""
+
+    rows: NDArray[np.int64]  # [m]
+    scores: NDArray[np.float32]  # [m], descending
+
+
+class Ranker(Protocol):
+    """Finds rows for queries. Used by one thread at a time."""
+
+    @property
+    def profile(self) -> str:
+        """Name of the profile: dense, bm25, hybrid, rerank …"""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over everything that decides the ranking: the index's manifest and the profile's own parts."""
+        ...
+
+    def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
+        """The best `min(k, rows)` rows of each query, or fewer where the profile finds no more.
+
+        What is found for one query does not depend on the other queries of the batch beyond the last bits of their vectors.
+        """
+        ...
+
+
+class VectorIndex(Protocol):
+    """What finds the nearest vectors: the exact shards, or a compressed copy of them."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    def search(self, vectors: Vectors, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores float32 [q, k'], descending, and rows int64 [q, k'], k' = min(k, rows); ties by ascending row."""
+        ...
+
+
+class DenseRanker:
+    """The nearest vectors: encode, then search."""
+
+    profile = "dense"
+
+    def __init__(self, encoder: Encoder, index: VectorIndex, digest: str) -> None:
+        """Args:
+            digest: of the index's manifest.
+
+        Raises:
+            IndexMismatchError: the encoder's vectors do not have the index's dimensions.
+        """
+        if encoder.spec.dim != index.dim:
+            raise IndexMismatchError(f"encoder.dim: the index has {index.dim}, given was {encoder.spec.dim}")
+        self.digest = digest
+        self._encoder = encoder
+        self._index = index
+
+    def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
+        scores, rows = self._index.search(self._encoder.encode_queries(queries), k)
+        return [Ranking(*pair) for pair in zip(rows, scores, strict=True)]
