@@ -29,7 +29,7 @@ class Limits(Section):
 class Guided(Section):
     """Bounds of the guided mode, for judges that were never trained to write the tags."""
 
-    think_tokens: Annotated[int, Field(ge=1, description="Tokens of thinking per turn.")] = 64
+    think_tokens: Annotated[int, Field(ge=1, description="Tokens of thinking per turn.")] = 128
     query_tokens: Annotated[int, Field(ge=1, description="Tokens of a search query.")] = 24
     claim_lead: Annotated[
         str, Field(description="How the first thought begins: an untrained judge needs a sentence to finish.")

@@ -4,9 +4,9 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from pydantic import ValidationError
 
@@ -19,11 +19,12 @@ EXPECTED = '{"id": "…", "question": "…", "options": {"A": "…"} (optional),
 class BadLine:
     """A line that is not a case."""
 
-    line: int  # counted from 1; in a JSON array, the element
+    line: int  # counted from 1
     problems: tuple[str, ...]  # field and what was expected
+    unit: Literal["line", "element"] = "line"  # what `line` counts: a JSON array has elements
 
     def __str__(self) -> str:
-        return f"line {self.line}: " + "; ".join(self.problems)
+        return f"{self.unit} {self.line}: " + "; ".join(self.problems)
 
 
 def read_cases(file: Path | IO[bytes]) -> Iterator[Case | BadLine]:
@@ -37,31 +38,38 @@ def read_cases(file: Path | IO[bytes]) -> Iterator[Case | BadLine]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         yield BadLine(1, (f"a damaged gzip file: {error}",))
         return
-    for line, record in _records(data):
+    elements = _array(data)
+    unit: Literal["line", "element"] = "line" if elements is None else "element"
+    for line, record in _records(data) if elements is None else enumerate(elements, start=1):
         case = record if isinstance(record, BadLine) else _case(line, record)
         if isinstance(case, Case):
             first = seen.setdefault(case.id, line)
             if first != line:
-                case = BadLine(line, (f"id: {case.id!r} was used on line {first} already; ids must be unique",))
-        yield case
+                case = BadLine(line, (f"id: {case.id!r} was used in {unit} {first} already; ids must be unique",))
+        yield replace(case, unit=unit) if isinstance(case, BadLine) else case
 
 
 def _read(file: Path | IO[bytes]) -> bytes:
     data = file.read_bytes() if isinstance(file, Path) else file.read()
-    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _array(data: bytes) -> list[Any] | None:
+    """The elements, if the file is one JSON array."""
+    if data.lstrip()[:1] != b"[":
+        return None
+    try:
+        return list(json.loads(data))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _records(data: bytes) -> Iterator[tuple[int, Any]]:
-    data = data.removeprefix(b"\xef\xbb\xbf")
     lines = data.split(b"\n")
-    if data.lstrip()[:1] == b"[":
-        try:
-            yield from enumerate(json.loads(data), start=1)
-            return
-        except (ValueError, RecursionError) as error:
-            if not any(isinstance(record, dict) for _, record in _lines(lines)):
-                yield 1, BadLine(1, (f"not a JSON array: {error}",))
-                return  # else it is JSONL whose first line is not a case
+    if data.lstrip()[:1] == b"[" and not any(isinstance(record, dict) for _, record in _lines(lines)):
+        yield 1, BadLine(1, ("not a JSON array: it is cut off or malformed",))
+        return  # else it is JSONL whose first line is not a case
     if len([line for line in lines if line.strip()]) > 1 and data.lstrip()[:1] == b"{":
         try:  # one case, laid out over several lines
             yield 1, json.loads(data)

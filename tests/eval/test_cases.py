@@ -157,7 +157,12 @@ def test_elements_of_an_array_are_judged_one_by_one() -> None:
     first, second, third = read(line([WARFARIN, 5, DIGOXIN]))
     assert [first, third] == BOTH
     assert isinstance(second, BadLine)
-    assert second.line == 2
+    assert str(second).startswith("element 2: ")
+
+
+def test_an_id_used_twice_in_an_array_names_the_element() -> None:
+    _, second = read(line([WARFARIN, WARFARIN]))
+    assert "was used in element 1 already" in str(second)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +188,7 @@ def test_an_id_counts_once() -> None:
     assert isinstance(second, Case)
     assert isinstance(third, BadLine)
     assert isinstance(fourth, BadLine)
-    assert str(third) == "line 3: id: 'x' was used on line 1 already; ids must be unique"
+    assert str(third) == "line 3: id: 'x' was used in line 1 already; ids must be unique"
 
 
 def test_a_bad_line_does_not_use_up_its_id() -> None:
