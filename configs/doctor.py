@@ -16,7 +16,7 @@ from typing import Literal
 
 from configs.catalogue import Catalogue, Entry, load_catalogue
 from configs.locate import ModelNotAvailableError, locate
-from configs.settings import Settings
+from configs.settings import STARTER, OpenAIEngine, Settings
 
 # As pinned in pyproject.toml, which says why.
 TRANSFORMERS = ((5, 16), (5, 40))
@@ -25,6 +25,7 @@ FAISS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12", "faiss-gpu-cuvs")
 _EMBEDDED = "pip install 'medverify[embedded]'"
 _GIB = 1024**3
 _MEMORY_GIB = 4  # the smallest judge, its cache, and an encoder
+_SERVER_S = 3.0  # long enough for a server that answers at all
 _DISK_GIB = 2  # a conversion and the starter index, with room to spare
 
 
@@ -54,7 +55,8 @@ def diagnose(settings: Settings, environ: Mapping[str, str], catalogue: Catalogu
         check_cache(cache),
         check_disk(cache),
         *(check_model(entry, cache, entry.name in wanted) for entry in (catalogue or load_catalogue()).models),
-        check_starter_index(cache),
+        check_index(settings),
+        *([check_judge_server(settings.judge.openai)] if settings.judge.engine == "openai" else []),
     ]
 
 
@@ -165,12 +167,33 @@ def check_model(entry: Entry, cache: Path, wanted: bool) -> Check:
     return Check(name, "ok", location.origin + (", converted at first use" if location.gguf else ""))
 
 
-def check_starter_index(cache: Path) -> Check:
-    """Whether the starter index is built."""
-    manifest = cache / "indexes" / "starter" / "manifest.json"
-    if manifest.is_file():
-        return Check("starter index", "ok", str(manifest.parent))
-    return Check("starter index", "warn", "not built yet")
+def check_index(settings: Settings) -> Check:
+    """Whether the index of the settings is there; the starter index is built when it is first needed."""
+    folder = settings.index_folder
+    if (folder / "manifest.json").is_file():
+        return Check("index", "ok", str(folder))
+    if settings.retrieval.index == STARTER:
+        return Check("index", "warn", "the starter index is not built yet; the first search builds it")
+    return Check("index", "missing", f"{folder} is not an index", f"medverify index build CORPUS -o {folder}")
+
+
+def check_judge_server(engine: OpenAIEngine) -> Check:
+    """Whether the server that runs the judge answers, and knows the model."""
+    import httpx2
+
+    address = engine.base_url.rstrip("/") + "/models"
+    key = os.environ.get(engine.api_key_env, "").strip() if engine.api_key_env else ""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        reply = httpx2.get(address, headers=headers, timeout=_SERVER_S).raise_for_status().json()
+        names = [str(model["id"]) for model in reply["data"]]
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
+        fix = "start it, or name another with judge.openai.base_url"
+        return Check("judge server", "missing", f"{address} does not tell what it serves ({type(error).__name__})", fix)
+    if engine.model and engine.model not in names:
+        fix = "name one of them with judge.openai.model"
+        return Check("judge server", "missing", f"{address} serves {', '.join(names)}, not {engine.model}", fix)
+    return Check("judge server", "ok", f"{address} serves {', '.join(names)}")
 
 
 def _version(distribution: str) -> str | None:

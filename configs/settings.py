@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+STARTER = "starter"  # the index of the corpus that comes with the package
+
 
 class Section(BaseModel):
     """Base of all settings: unknown keys are errors, values do not change after loading."""
@@ -104,7 +106,7 @@ class JudgeSettings(Section):
 class RetrievalSettings(Section):
     """Where the judge looks things up."""
 
-    index: Annotated[str, Field(description="`starter`, or the folder of an index.")] = "starter"
+    index: Annotated[str, Field(description="`starter`, or the folder of an index.")] = STARTER
     encoder: Annotated[str, Field(description="Encoder that builds and searches the index.")] = "minilm-l6"
     recipe: Annotated[
         Literal["auto", "minilm-l6", "medcpt"],
@@ -143,3 +145,10 @@ class Settings(Section):
     retrieval: RetrievalSettings = RetrievalSettings()
     serve: ServeSettings = ServeSettings()
     paths: PathSettings = PathSettings()
+
+    @property
+    def index_folder(self) -> Path:
+        """Where the index lies that the judge searches."""
+        if self.retrieval.index == STARTER:
+            return self.paths.cache / "indexes" / STARTER
+        return Path(self.retrieval.index).expanduser()

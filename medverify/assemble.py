@@ -6,7 +6,7 @@ from pathlib import Path
 
 from configs.catalogue import EncoderEntry, JudgeEntry
 from configs.resolve import ResolvedModel, resolve
-from configs.settings import JudgeSettings, Settings
+from configs.settings import STARTER, JudgeSettings, Settings
 from retrieval.build import build_index
 from retrieval.encoder import TransformerEncoder
 from retrieval.encoder_spec import PRESETS
@@ -20,8 +20,6 @@ from verifier.judge import Judge, Mode
 from verifier.prompt import load_prompt
 
 Report = Callable[[str], None]
-
-STARTER = "starter"
 
 
 def load_judge(settings: Settings, report: Report = lambda _: None, *, reproducible: bool = False) -> Judge:
@@ -70,19 +68,12 @@ def load_retriever(settings: Settings, report: Report = lambda _: None) -> Local
     The starter index is built when it is first needed, and again when its corpus or the encoder is another than it was built
     from. Any other index that does not match is refused.
     """
-    folder = index_folder(settings)
+    folder = settings.index_folder
     encoder = load_encoder(settings, settings.retrieval.encoder, report)
     if settings.retrieval.index == STARTER and not _is_current(folder, encoder):
         build_starter(folder, encoder, report)
     report(f"opening the index {folder.name}")
     return LocalRetriever.open(folder, encoder)
-
-
-def index_folder(settings: Settings) -> Path:
-    """Where the index of these settings lies."""
-    if settings.retrieval.index == STARTER:
-        return settings.paths.cache / "indexes" / STARTER
-    return Path(settings.retrieval.index).expanduser()
 
 
 def build_starter(folder: Path, encoder: TransformerEncoder, report: Report) -> None:

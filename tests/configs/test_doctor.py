@@ -1,5 +1,8 @@
+import socket
+import threading
 import tomllib
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pydantic
@@ -9,16 +12,20 @@ import configs
 from configs import doctor
 from configs.catalogue import Catalogue
 from configs.load import load_settings
+from configs.settings import Settings
 
 GIB = 1024**3
 
 
+def settings(*overrides: str) -> Settings:
+    return load_settings(None, {}, list(overrides)).settings
+
+
 def test_every_check_reports_on_this_machine(tmp_path: Path) -> None:
-    settings = load_settings(None, {}, [f"paths.cache={tmp_path / 'not-yet'}"]).settings
-    checks = doctor.diagnose(settings, {})
+    checks = doctor.diagnose(settings(f"paths.cache={tmp_path / 'not-yet'}"), {})
     names = [check.name for check in checks]
     assert len(names) == len(set(names))
-    assert {"python", "cpu", "memory", "torch", "faiss", "serve", "cache", "disk", "starter index"} <= set(names)
+    assert {"python", "cpu", "memory", "torch", "faiss", "serve", "cache", "disk", "index"} <= set(names)
     assert all(check.detail for check in checks)
     assert list(tmp_path.iterdir()) == [], "a check wrote something"
 
@@ -111,12 +118,53 @@ def test_a_model_with_no_way_to_get_it(tmp_path: Path, entry: Callable[..., dict
     assert doctor.check_model(model, tmp_path, wanted=True).detail == "the catalogue has no way to get it"
 
 
-def test_the_starter_index(tmp_path: Path) -> None:
-    assert doctor.check_starter_index(tmp_path).state == "warn"
-    folder = tmp_path / "indexes" / "starter"
-    folder.mkdir(parents=True)
-    (folder / "manifest.json").write_text("{}")
-    assert doctor.check_starter_index(tmp_path).state == "ok"
+def test_the_index_that_the_settings_name(tmp_path: Path) -> None:
+    starter = settings(f"paths.cache={tmp_path}")
+    assert doctor.check_index(starter).state == "warn"
+    starter.index_folder.mkdir(parents=True)
+    (starter.index_folder / "manifest.json").write_text("{}")
+    assert doctor.check_index(starter).state == "ok"
+    absent = doctor.check_index(settings(f"retrieval.index={tmp_path / 'mine'}"))
+    assert (absent.state, absent.fix) == ("missing", f"medverify index build CORPUS -o {tmp_path / 'mine'}")
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "detail"),
+    [
+        (b'{"data": [{"id": "judge"}]}', "ok", "serves judge"),
+        (b'{"data": [{"id": "other"}]}', "missing", "serves other, not judge"),
+        (b'{"data": 5}', "missing", "TypeError"),
+        (b"nonsense", "missing", "does not tell what it serves"),
+    ],
+)
+def test_the_server_of_the_judge_is_asked(body: bytes, state: str, detail: str) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        engine = settings(
+            "judge.engine=openai", f"judge.openai.base_url={url}", "judge.openai.model=judge"
+        ).judge.openai
+        check = doctor.check_judge_server(engine)
+    assert check.state == state
+    assert detail in check.detail
+
+
+def test_a_server_that_is_not_there_is_missing() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        chosen = settings("judge.engine=openai", f"judge.openai.base_url={url}")
+        check = next(check for check in doctor.diagnose(chosen, {}) if check.name == "judge server")
+    assert check.state == "missing"
+    assert "ConnectError" in check.detail
 
 
 def test_a_cache_that_is_a_file_cannot_be_written(tmp_path: Path) -> None:

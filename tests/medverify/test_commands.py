@@ -133,7 +133,7 @@ def test_doctor(cli: Cli, tmp_path: Path) -> None:
     cache = tmp_path / "[embedded]"
     result = cli("doctor", "--json", "--set", f"paths.cache={cache}")
     checks = {check["name"]: check for check in json.loads(result.stdout)}
-    assert {"python", "cpu", "memory", "torch", "faiss", "serve", "cache", "starter index"} <= set(checks)
+    assert {"python", "cpu", "memory", "torch", "faiss", "serve", "cache", "index"} <= set(checks)
     assert {check["state"] for check in checks.values()} <= {"ok", "warn", "missing"}
     assert checks["cache"]["detail"] == str(cache)
     missing = any(check["state"] == "missing" for check in checks.values())
