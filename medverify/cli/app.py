@@ -2,7 +2,7 @@
 
 import typer
 
-from medverify.cli import demo, index, inspect, score, serve, verify
+from medverify.cli import demo, index, inspect, plan, score, serve, verify
 
 app = typer.Typer(
     name="medverify",
@@ -16,6 +16,7 @@ config = typer.Typer(help="What is in force, and where it came from.", no_args_i
 config.command("show")(inspect.show_config)
 indexes = typer.Typer(help="Build an index of passages.", no_args_is_help=True)
 indexes.command("build")(index.build)
+indexes.command("plan")(plan.plan)
 
 app.command()(demo.demo)
 app.command()(verify.verify)
