@@ -6,14 +6,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from retrieval.build import VECTORS_FILE
 from retrieval.encoder import Encoder
 from retrieval.index import FlatIndex
 from retrieval.manifest import Manifest
-from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, QueryError
-from retrieval.ranker import DenseRanker, Ranker, Ranking
+from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, PartialAnswerError, QueryError
+from retrieval.ranker import DenseRanker, MissingRowsError, Ranker, Ranking
 from retrieval.search_queue import Ask, SearchQueue
 from retrieval.stats import EngineStats, Staged
 from retrieval.textstore import TextStore
@@ -108,6 +108,7 @@ class LocalRetriever:
             QueryError: as `search`; names the first unusable query.
             OverloadedError: the queue is full; nothing was begun.
             DeadlineError: the answer is not there in time.
+            PartialAnswerError: not all rows could be searched; holds what the others gave.
             RetrievalError: as `search`.
         """
         for query in queries:
@@ -123,24 +124,32 @@ class LocalRetriever:
             self.stats.cached += len(queries) - len(unknown)
         if not unknown:
             return [list(hits) for hits in known if hits is not None]
-        found = iter(await self._queue.ask(unknown, k, deadline_s))
-        return [list(next(found) if hits is None else hits) for hits in known]
+        answers = iter(await self._queue.ask(unknown, k, deadline_s))
+        found = [_Found(hits) if hits is not None else next(answers) for hits in known]
+        if partial := next((answer for answer in found if answer.missing), None):
+            raise PartialAnswerError(partial.why, partial.missing, [answer.hits for answer in found])
+        return [list(answer.hits) for answer in found]
 
     async def aclose(self) -> None:
         """Let the batch in work finish, fail what waits, and release the files. May be called more than once."""
         await asyncio.to_thread(self._queue.close)
         self._texts.close()
 
-    def _find(self, asks: list[Ask]) -> list[tuple[Hit, ...]]:
+    def _find(self, asks: list[Ask]) -> list["_Found"]:
         """Rank and read the texts, for the largest k that is asked for. The worker thread."""
         queries = list(dict.fromkeys(query for query, _ in asks))
-        with self.stats.stages["rank"].timed():
-            rankings = self._ranker.rank(queries, max(k for _, k in asks))
+        missing, why = tuple[tuple[int, int], ...](), ""
+        try:
+            with self.stats.stages["rank"].timed():
+                rankings = self._ranker.rank(queries, max(k for _, k in asks))
+        except MissingRowsError as error:  # not raised here: it is not a query's fault, so trying them apart is no use
+            rankings, missing, why = error.rankings, error.missing, str(error)
         with self.stats.stages["read"].timed():
             hits = {query: self._hits(ranking) for query, ranking in zip(queries, rankings, strict=True)}
-        answers = [hits[query][:k] for query, k in asks]
+        answers = [_Found(hits[query][:k], missing, why) for query, k in asks]
         for ask, answer in zip(asks, answers, strict=True):
-            self._cache.put(self._key(*ask), answer)
+            if not answer.missing:
+                self._cache.put(self._key(*ask), answer.hits)
         return answers
 
     def _hits(self, ranking: Ranking) -> tuple[Hit, ...]:
@@ -151,6 +160,14 @@ class LocalRetriever:
 
     def _key(self, query: str, k: int) -> _Key:
         return self._ranker.digest, self._ranker.profile, query, k
+
+
+class _Found(NamedTuple):
+    """What a search found, and the rows that it could not look at."""
+
+    hits: tuple[Hit, ...]
+    missing: tuple[tuple[int, int], ...] = ()
+    why: str = ""
 
 
 class _Cache:

@@ -1,5 +1,6 @@
 """What an index holds and what a search returns."""
 
+from collections.abc import Sequence
 from typing import Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -78,6 +79,19 @@ class DeadlineError(RetrievalError):
 
 class UnavailableError(RetrievalError):
     """Nobody is there to search: the retriever was closed, or its server cannot be reached or is not ready."""
+
+
+class PartialAnswerError(UnavailableError):
+    """Some rows of the index could not be searched. What the others gave is no answer, but a caller may ask to see it."""
+
+    def __init__(self, message: str, missing: Sequence[tuple[int, int]], hits: "Sequence[Sequence[Hit]]") -> None:
+        """Args:
+        missing: the rows that were not searched, as ranges `start` up to and without `stop`.
+        hits: for each query, the best of the rows that were; may be empty.
+        """
+        super().__init__(message)
+        self.missing = tuple(missing)
+        self.hits = hits
 
 
 class FaissInstallError(RetrievalError):

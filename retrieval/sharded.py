@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.passage import IndexMismatchError, QueryError, RetrievalError, VectorError
+from retrieval.passage import IndexMismatchError, QueryError, VectorError
+from retrieval.ranker import MissingRowsError
 
 Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -55,25 +56,6 @@ class Shard(Protocol):
     def submit(self, claim: Claim, vectors: Vectors, k: int) -> Answer:
         """Start a search; a shard that does not hold what `claim` says refuses with IndexMismatchError."""
         ...
-
-
-class MissingRowsError(RetrievalError):
-    """Some rows could not be searched. Carries what the others gave, for callers who ask for a partial answer."""
-
-    def __init__(self, missing: Sequence[Span], reasons: Sequence[str], scores: Vectors, rows: Rows) -> None:
-        """Args:
-        missing: the ranges that gave no answer, ascending.
-        reasons: why, one for each of them.
-        scores: float32 [q, k'], the best of the rows that were searched; k' may be 0.
-        rows: int64 [q, k'].
-        """
-        told = "; ".join(
-            f"rows {span.start} to {span.stop - 1}: {reason}" for span, reason in zip(missing, reasons, strict=True)
-        )
-        super().__init__(f"not all rows could be searched ({told}); try again, or ask for a partial answer")
-        self.missing = tuple(missing)
-        self.scores = scores
-        self.rows = rows
 
 
 class ShardedIndex:
@@ -119,7 +101,10 @@ class ShardedIndex:
                 reasons.append(f"{type(error).__name__}: {error}")
         scores, rows = merge(parts, k, len(vectors))
         if missing:
-            raise MissingRowsError(missing, reasons, scores, rows)
+            told = "; ".join(
+                f"rows {start} to {stop - 1}: {reason}" for (start, stop), reason in zip(missing, reasons, strict=True)
+            )
+            raise MissingRowsError(f"not all rows could be searched ({told}); try again", missing, scores, rows)
         return scores, rows
 
     def _ask(self, number: int, vectors: Vectors, k: int) -> Answer | Exception:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from retrieval.index import FlatIndex
 from retrieval.passage import IndexMismatchError, QueryError, VectorError
-from retrieval.sharded import Claim, Found, MissingRowsError, ShardedIndex, Span, Vectors, merge, spans
+from retrieval.ranker import MissingRowsError
+from retrieval.sharded import Claim, Found, ShardedIndex, Span, Vectors, merge, spans
 
 DIGEST = "d" * 64
 
@@ -100,8 +101,8 @@ def test_a_failed_shard_is_an_error_that_names_its_rows_and_carries_what_the_oth
     assert caught.value.missing == (Span(10, 20),)
     rest = np.r_[0:10, 20:30]
     scores, rows = FlatIndex.build(vectors[rest]).search(vectors[:2], 5)
-    np.testing.assert_array_equal(caught.value.rows, rest[rows])
-    np.testing.assert_array_equal(caught.value.scores, scores)
+    np.testing.assert_array_equal([ranking.rows for ranking in caught.value.rankings], rest[rows])
+    np.testing.assert_array_equal([ranking.scores for ranking in caught.value.rankings], scores)
 
     broken.fault = None
     assert index.search(vectors[:2], 5)[1].shape == (2, 5)
@@ -115,7 +116,7 @@ def test_all_shards_gone() -> None:
     with pytest.raises(MissingRowsError) as caught:
         index.search(vectors[:2], 5)
     assert caught.value.missing == (Span(0, 3), Span(3, 6), Span(6, 9))
-    assert caught.value.rows.shape == (2, 0)
+    assert [len(ranking.rows) for ranking in caught.value.rankings] == [0, 0]
 
 
 def test_a_late_shard_is_missing_and_not_asked_again_before_it_has_ended() -> None:
