@@ -98,7 +98,10 @@ async def test_what_arrives_during_a_batch_is_the_next_batch(retriever: LocalRet
     assert plain(await first) == expected("drug 0", 1)
     assert [plain(hits) for hits in results] == [expected(f"drug {n}", 1 + n % 4) for n in range(40)]
     assert plain(await twin) == expected("drug 3", 2)
-    assert encoder.batches == [["drug 0"], [f"drug {number}" for number in range(1, 40)]]  # the twins are not encoded again
+    assert encoder.batches == [
+        ["drug 0"],
+        [f"drug {number}" for number in range(1, 40)],
+    ]  # the twins are not encoded again
 
 
 async def test_batches_are_bounded(retriever: LocalRetriever, encoder: FakeEncoder) -> None:
