@@ -139,6 +139,12 @@ class RetrieveSettings(Section):
     deadline_s: Annotated[
         float, Field(gt=0, description="Seconds after which a search is given up with 503; callers may ask for less.")
     ] = 25.0
+    allow_partial: Annotated[
+        bool,
+        Field(
+            description="Answer without rows that cannot be searched, marked `partial`, also where nobody asks for it."
+        ),
+    ] = False
     drain_s: Annotated[int, Field(ge=0, description="Seconds that requests under way have left after SIGTERM.")] = 30
 
 

@@ -19,7 +19,7 @@ class RetrievalArguments(Cluster):
     """The `args` of the application in a Serve config file."""
 
     config: Annotated[str | None, Field(description="Settings file: a shipped name or a path.")] = None
-    set: Annotated[list[str], Field(description="Settings, such as retrieval.index=/data/index.")] = []
+    set: Annotated[tuple[str, ...], Field(description="Settings, such as retrieval.index=/data/index.")] = ()
 
 
 def retrieval(args: RetrievalArguments) -> "Application":

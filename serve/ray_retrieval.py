@@ -37,7 +37,9 @@ class Cluster(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    shards: Annotated[int, Field(ge=1, description="Ranges of rows; each is a deployment, ShardSearch-0 and so on.")] = 1
+    shards: Annotated[
+        int, Field(ge=1, description="Ranges of rows; each is a deployment, ShardSearch-0 and so on.")
+    ] = 1
     shard_replicas: Annotated[int, Field(ge=1, description="Replicas of each range.")] = 1
     shard_cpus: Annotated[float, Field(ge=0, description="CPUs that Ray reserves for a replica of a range.")] = 1
     shard_gpus: Annotated[float, Field(ge=0, description="GPUs that Ray reserves for a replica of a range.")] = 0
@@ -45,9 +47,6 @@ class Cluster(BaseModel):
     merger_cpus: Annotated[float, Field(ge=0, description="CPUs that Ray reserves for a merger.")] = 1
     merger_gpus: Annotated[float, Field(ge=0, description="GPUs that Ray reserves for a merger's encoder.")] = 0
     shard_deadline_s: Annotated[float, Field(gt=0, description="How long a search waits for its slowest range.")] = 5.0
-    allow_partial: Annotated[
-        bool, Field(description="Answer without missing rows, marked `partial`, also where a request does not ask for it.")
-    ] = False
 
 
 class ShardSearch:
@@ -130,8 +129,9 @@ class Merger:
         self,
         folder: Path,
         digest: str,
-        load_encoder: Callable[[], Encoder],
         shards: Sequence[tuple[Span, "DeploymentHandle[Any]"]],
+        *,
+        load_encoder: Callable[[], Encoder],
         cluster: Cluster,
         settings: RetrieveSettings,
         version: str,
@@ -158,7 +158,14 @@ class Merger:
             max_batch=settings.max_batch,
             cached_hits=settings.cached_hits,
         )
-        self._app = create_retrieval_app(self._retriever, settings, RetrievalInfo.of(self._retriever, manifest, version))
+        info = RetrievalInfo(
+            digest=digest,
+            profile=self._retriever.profile,
+            rows=manifest.rows,
+            manifest=manifest.model_dump(mode="json", exclude={"files"}),
+            version=version,
+        )
+        self._app = create_retrieval_app(self._retriever, settings, info)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Ray Serve asks for what answers HTTP once the replica is made."""
@@ -203,7 +210,9 @@ def application(
         max_ongoing_requests=settings.max_waiting,  # beyond it the retriever's own queue would refuse
         **_HEALTH,
     )
-    return merger.bind(folder, digest, load_encoder, shards, cluster, settings, version)
+    return merger.bind(
+        folder, digest, shards, load_encoder=load_encoder, cluster=cluster, settings=settings, version=version
+    )
 
 
 # A replica that does not answer for so long is replaced. The process's death is seen at once.

@@ -1,6 +1,6 @@
 """The retrieval service: an index behind the routes that trainers' clients already call."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from math import ceil
 from typing import Any
@@ -11,7 +11,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from configs.settings import RetrieveSettings
 from retrieval.local import LocalRetriever, check_query
-from retrieval.passage import DeadlineError, Hit, OverloadedError, QueryError, RetrievalError, UnavailableError
+from retrieval.passage import (
+    DeadlineError,
+    Hit,
+    OverloadedError,
+    PartialAnswerError,
+    QueryError,
+    RetrievalError,
+    UnavailableError,
+)
 from serve.body_limit import BodyLimit
 from serve.client_left import unless_client_leaves
 from serve.errors import MEDIA_TYPE, Problem, ServiceError, install, problem
@@ -70,7 +78,11 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
     # The body is read and written as bytes: FastAPI's own way costs several times the rest of a request.
     @app.post("/retrieve", openapi_extra=_body(Retrieve), responses=_PROBLEMS)
     async def retrieve(request: Request) -> Response:
-        """Find the best passages for one query or several. All are answered, or the request fails."""
+        """Find the best passages for one query or several. All are answered, or the request fails.
+
+        An index on several machines may have lost some of its rows for the moment. That is an error too, unless the request
+        or the service allows `partial` answers: these say that they are, and which rows were not searched.
+        """
         asked = read_body(Retrieve, await request.body())
         queries, k = asked.asked(), asked.topk or DEFAULT_TOPK
         _check_size(len(queries), k, settings)
@@ -80,8 +92,16 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
             except QueryError as error:
                 raise unusable(None if asked.queries is None else position, error) from error
         deadline_s = min(asked.deadline_s or settings.deadline_s, settings.deadline_s)
-        found = await unless_client_leaves(request, retriever.search_many(queries, k, deadline_s=deadline_s))
-        return Response(render(found, asked.return_scores), media_type=_JSON)
+        missing: Sequence[tuple[int, int]] = ()
+        try:
+            found: Sequence[Sequence[Hit]] = await unless_client_leaves(
+                request, retriever.search_many(queries, k, deadline_s=deadline_s)
+            )
+        except PartialAnswerError as error:
+            if not (asked.partial or settings.allow_partial):
+                raise
+            found, missing = error.hits, error.missing
+        return Response(render(found, asked.return_scores, missing), media_type=_JSON)
 
     @app.post("/get_observation", openapi_extra=_body(Observe), responses=_PROBLEMS)
     async def get_observation(request: Request) -> Observations:
@@ -159,6 +179,11 @@ def _problem(error: RetrievalError) -> Response:
             return problem(503, "overloaded", "The service is busy", str(error), wait)
         case DeadlineError():
             return problem(503, "deadline", "The answer is not there in time", str(error), {"Retry-After": "1"})
+        case PartialAnswerError():
+            again = {"Retry-After": "5"}
+            return problem(
+                503, "rows-missing", "Some rows cannot be searched", str(error), again, missing_rows=error.missing
+            )
         case UnavailableError():
             return problem(503, "unavailable", "The service is not ready", str(error), {"Retry-After": "5"})
         case QueryError():

@@ -1,5 +1,6 @@
 """What the retrieval routes take and give: the protocols that trainers' clients already speak."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -36,6 +37,10 @@ class Retrieve(BaseModel):
         float | None,
         Field(gt=0, strict=False, description="Seconds the caller waits; then 503, and no work."),
     ] = None
+
+    partial: Annotated[
+        bool, Field(description="Take an answer without the rows that cannot be searched just now; it says so itself.")
+    ] = False
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -147,10 +152,13 @@ def document(passage: Passage) -> dict[str, Any]:
     return {**vars(passage), "contents": f"{title}\n{passage.text}"}
 
 
-def render(found: list[list[Hit]], with_scores: bool) -> bytes:
-    """The body of an answer, as JSON."""
+def render(found: Sequence[Sequence[Hit]], with_scores: bool, missing: Sequence[tuple[int, int]] = ()) -> bytes:
+    """The body of an answer, as JSON.
+
+    One that lacks rows is marked `partial` and names them as ranges, `start` up to and without `stop`.
+    """
     if with_scores:
-        return to_json(
-            {"result": [[{"document": document(hit.passage), "score": hit.score} for hit in hits] for hits in found]}
-        )
-    return to_json({"result": [[document(hit.passage) for hit in hits] for hits in found]})
+        result = [[{"document": document(hit.passage), "score": hit.score} for hit in hits] for hits in found]
+    else:
+        result = [[document(hit.passage) for hit in hits] for hits in found]
+    return to_json({"result": result} | ({"partial": True, "missing_rows": missing} if missing else {}))

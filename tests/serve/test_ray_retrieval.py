@@ -6,28 +6,22 @@ The tests with a cluster need Ray, which the usual environment does not have: `m
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx2
 import pytest
 import yaml
 
 from configs.load import load_settings
-from configs.settings import Settings
 from medverify.assemble import load_retriever
 from medverify.cluster import RetrievalArguments
 from retrieval.local import LocalRetriever
-from retrieval.manifest import Manifest
 from retrieval.passage import Hit
-from retrieval.sharded import spans
 from serve.retrieval_schemas import document
 
 FILE = Path("configs/ray-retrieval.yaml")
@@ -48,9 +42,9 @@ def test_the_shipped_file_names_what_exists(repository: Path) -> None:
     assert builder.__annotations__["args"] is RetrievalArguments
     arguments = RetrievalArguments.model_validate(app["args"])
     assert arguments.shards == SHARDS
-    assert not arguments.allow_partial
     settings = load_settings(arguments.config, {}, arguments.set).settings
     assert settings.retrieval.index == "starter"
+    assert not settings.retrieve.allow_partial
     # The proxy must outlast the service, which answers 503 for itself; and a shard must give up before the service does.
     assert content["http_options"]["request_timeout_s"] > settings.retrieve.deadline_s > arguments.shard_deadline_s
 
@@ -100,7 +94,12 @@ def cluster(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     settings = load_settings(None, {}, [f"paths.cache={cache}"]).settings
     local = load_retriever(settings)
     changes = {"set": [f"paths.cache={cache}"], "shards": SHARDS, "shard_deadline_s": DEADLINE_S}
-    command = [sys.executable, str(Path(__file__).with_name("ray_cluster.py")), str(repository / FILE), json.dumps(changes)]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("ray_cluster.py")),
+        str(repository / FILE),
+        json.dumps(changes),
+    ]
     environment = os.environ | {"PYTHONPATH": str(repository)}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=repository
