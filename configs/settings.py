@@ -104,12 +104,13 @@ class JudgeSettings(Section):
 class RetrievalSettings(Section):
     """Where the judge looks things up."""
 
-    index: Annotated[str, Field(description="`starter`, or the folder of an index.")] = "starter"
+    index: Annotated[str, Field(description="`starter`, the folder of an index, or http://… of a server.")] = "starter"
     encoder: Annotated[str, Field(description="Encoder that builds and searches the index.")] = "minilm-l6"
     recipe: Annotated[
         Literal["auto", "minilm-l6", "medcpt"],
         Field(description="How the encoder is used; auto: as the catalogue says. Needed for a folder."),
     ] = "auto"
+    profile: Annotated[Literal["dense"], Field(description="How is searched.")] = "dense"
     device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N; for the encoder.")] = "auto"
     batch_size: Annotated[int, Field(ge=1, description="Passages encoded together when an index is built.")] = 32
 

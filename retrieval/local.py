@@ -54,17 +54,19 @@ class LocalRetriever:
         self._queue = SearchQueue(self._find, max_waiting=max_waiting, max_batch=max_batch, stats=self.stats)
 
     @classmethod
-    def open(cls, folder: Path, encoder: Encoder, *, verify: bool = False) -> Self:
+    def open(cls, folder: Path, encoder: Encoder, *, verify: bool = False, **limits: int) -> Self:
         """Open an index with the encoder that built it, and encode one query to see that it works. Blocks for seconds.
 
         Sizes of files are always checked; their SHA-256 if `verify`, or if the index is under 64 MB.
+        `limits` are those of the constructor.
 
         Raises:
             IndexMismatchError: the encoder is not the one that built the index.
             IndexCorruptError: a file is missing or damaged.
             EncoderError: the model cannot be loaded or used.
         """
-        return cls(*open_dense(folder, encoder, verify=verify))
+        ranker, texts = open_dense(folder, encoder, verify=verify)
+        return cls(ranker, texts, **limits)
 
     @property
     def digest(self) -> str:
