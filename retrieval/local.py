@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from retrieval.build import VECTORS_FILE
+import numpy as np
+
 from retrieval.encoder import Encoder
 from retrieval.index import FlatIndex
 from retrieval.manifest import Manifest
 from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, QueryError, RetrievalError
+from retrieval.shards import open_shards
 from retrieval.textstore import TextStore
 
 MAX_QUERY_CHARS = 10_000
@@ -63,7 +65,8 @@ class LocalRetriever:
         manifest = Manifest.load(folder)
         manifest.check_encoder(encoder.spec)
         manifest.check_files(folder, verify=verify)
-        index = FlatIndex.load(folder / VECTORS_FILE)
+        shards = open_shards(folder, manifest)
+        index = FlatIndex.build(np.concatenate(shards, dtype=np.float32))
         texts = TextStore(folder)
         try:
             if not index.rows == len(texts) == manifest.rows:

@@ -18,11 +18,12 @@ from retrieval.manifest import Manifest
 from retrieval.passage import BuildError, Passage, VectorError
 from retrieval.textstore import TextStore
 
-FILES = ["index.faiss", "manifest.json", "offsets.npy", "passages.jsonl"]
+FILES = ["manifest.json", "offsets.npy", "passages.jsonl", "vectors/00000.npy"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 class BrokenEncoder(FakeEncoder):
