@@ -234,6 +234,14 @@ class TransformerEncoder:
         return _Side(tokenizer, model)
 
 
+def use_gpu_of(rank: int) -> None:
+    """Let `cuda` mean, in this process, the GPU whose turn it is among the ranks of this machine; without a GPU do nothing."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)) % torch.cuda.device_count())
+
+
 def _pool(hidden: Any, mask: Any, pooling: Literal["cls", "mean"]) -> Any:
     """Reduce hidden [n, tokens, dim] to float32 [n, dim]; mask [n, tokens] is 0 at padding."""
     if pooling == "cls":

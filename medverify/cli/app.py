@@ -14,8 +14,10 @@ app = typer.Typer(
 )
 config = typer.Typer(help="What is in force, and where it came from.", no_args_is_help=True)
 config.command("show")(inspect.show_config)
-indexes = typer.Typer(help="Build an index of passages.", no_args_is_help=True)
+indexes = typer.Typer(help="Build an index of passages, look into it, check it.", no_args_is_help=True)
 indexes.command("build")(index.build)
+indexes.command("info")(index.info)
+indexes.command("verify")(index.verify)
 
 app.command()(demo.demo)
 app.command()(verify.verify)
