@@ -113,6 +113,12 @@ class RetrievalSettings(Section):
     profile: Annotated[Literal["dense"], Field(description="How is searched.")] = "dense"
     device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N; for the encoder.")] = "auto"
     batch_size: Annotated[int, Field(ge=1, description="Passages encoded together when an index is built.")] = 32
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        Field(
+            description="Of encoding passages; auto: bfloat16 where the hardware multiplies it natively, else float32."
+        ),
+    ] = "auto"
 
 
 class ServeSettings(Section):

@@ -100,7 +100,7 @@ def build_starter(folder: Path, encoder: TransformerEncoder, report: Report) -> 
     """Build the index of the starter corpus."""
     report("building the starter index, once")
     try:
-        build_index(starter(), encoder, folder, overwrite=True)
+        build_index(starter(), encoder, folder, overwrite=True, fresh=True)
     except BuildError:
         if not _is_current(folder, encoder):
             raise  # else another process was faster: its index is as good
@@ -128,8 +128,10 @@ def load_encoder(settings: Settings, name: str, report: Report) -> TransformerEn
             raise EncoderError(f"{name} is not an encoder of the catalogue: name its recipe with retrieval.recipe")
         recipe = model.entry.recipe
     query = model.paths.get("query") or model.path
-    device, batch_size = settings.retrieval.device, settings.retrieval.batch_size
-    return TransformerEncoder(PRESETS[recipe], query, model.paths.get("article"), device, batch_size)
+    how = settings.retrieval
+    return TransformerEncoder(
+        PRESETS[recipe], query, model.paths.get("article"), how.device, how.batch_size, precision=how.precision
+    )
 
 
 def _mode(settings: JudgeSettings, model: ResolvedModel) -> Mode:

@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from retrieval.build import VECTORS_FILE
+import numpy as np
+
 from retrieval.encoder import Encoder
 from retrieval.index import FlatIndex
 from retrieval.manifest import Manifest
@@ -16,6 +17,7 @@ from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, Partia
 from retrieval.ranker import DenseRanker, MissingRowsError, Ranker, Ranking
 from retrieval.search_queue import Ask, SearchQueue
 from retrieval.stats import EngineStats, Staged
+from retrieval.shards import open_shards
 from retrieval.textstore import TextStore
 
 MAX_QUERY_CHARS = 10_000
@@ -200,7 +202,7 @@ def open_dense(folder: Path, encoder: Encoder, *, verify: bool = False) -> tuple
     manifest = Manifest.load(folder)
     manifest.check_encoder(encoder.spec)
     manifest.check_files(folder, verify=verify)
-    index = FlatIndex.load(folder / VECTORS_FILE)
+    index = FlatIndex.build(np.concatenate(open_shards(folder, manifest), dtype=np.float32))
     texts = TextStore(folder)
     try:
         if not index.rows == len(texts) == manifest.rows:

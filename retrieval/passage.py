@@ -50,7 +50,11 @@ class SourceError(RetrievalError):
 
 
 class BuildError(RetrievalError):
-    """An index cannot be built; nothing is left at the target."""
+    """An index cannot be built; the target is as it was."""
+
+
+class ShardsMissingError(BuildError):
+    """An index cannot be put together yet: vectors have still to be computed; the message names the shards."""
 
 
 class EncoderError(RetrievalError):

@@ -208,7 +208,7 @@ def test_another_encoder_is_refused(built: Path) -> None:
             LocalRetriever.open(built, FakeEncoder(SPEC.model_copy(update=change)))
 
 
-@pytest.mark.parametrize("name", ["index.faiss", "offsets.npy", "passages.jsonl", "manifest.json"])
+@pytest.mark.parametrize("name", ["vectors/00000.npy", "offsets.npy", "passages.jsonl", "manifest.json"])
 def test_damage_is_noticed_when_opening(built: Path, tmp_path: Path, encoder: FakeEncoder, name: str) -> None:
     folder = Path(shutil.copytree(built, tmp_path / "copy"))
     content = bytearray((folder / name).read_bytes())
@@ -224,11 +224,11 @@ def test_rows_that_do_not_fit_together(built: Path, tmp_path: Path, encoder: Fak
     """Files that each match their checksum, from two indexes."""
     folder = Path(shutil.copytree(built, tmp_path / "copy"))
     other = build_index(passages(10), encoder, tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "index.faiss", folder)
+    shutil.copy(tmp_path / "other" / "vectors/00000.npy", folder / "vectors")
     manifest = Manifest.load(folder)
-    files = manifest.files | {"index.faiss": other.files["index.faiss"]}
+    files = manifest.files | {"vectors/00000.npy": other.files["vectors/00000.npy"]}
     manifest.model_copy(update={"files": files}).save(folder)
-    with pytest.raises(IndexCorruptError, match="10 vectors, 300 passages and 300 rows"):
+    with pytest.raises(IndexCorruptError, match=r"expected float32 \[300, 16\] in C order, found float32 \[10, 16\]"):
         LocalRetriever.open(folder, encoder)
 
 
