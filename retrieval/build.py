@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from retrieval.encoder import Encoder, Vectors
-from retrieval.index import FlatIndex
+from retrieval.faiss_loader import load_faiss
 from retrieval.manifest import MANIFEST_FILE, CorpusSummary, Manifest, RowRange, file_entry
-from retrieval.passage import BuildError, Passage
+from retrieval.passage import BuildError, Passage, VectorError
 from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStore, TextStoreWriter
 
 VECTORS_FILE = "index.faiss"
@@ -56,7 +56,7 @@ def build_index(
             rows = len(texts)
             if rows == 0:
                 raise BuildError(f"nothing to index: of {summary.corpus().passages} passages, dropped {dict(dropped)}")
-            FlatIndex.build(_encode(texts, encoder, on_progress)).save(folder / VECTORS_FILE)
+            _save(_encode(texts, encoder, on_progress), folder / VECTORS_FILE)
         manifest = Manifest(
             created_by=f"medverify {_release()}",
             corpus=summary.corpus(),
@@ -110,6 +110,15 @@ def _encode(texts: TextStore, encoder: Encoder, on_progress: Progress | None) ->
         if on_progress:
             on_progress(stop, total)
     return vectors
+
+
+def _save(vectors: Vectors, path: Path) -> None:
+    if not np.isfinite(vectors).all():
+        raise VectorError("vectors to be indexed hold NaN or infinity")
+    faiss = load_faiss()
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    faiss.write_index(index, str(path))
 
 
 @contextmanager

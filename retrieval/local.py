@@ -13,9 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from retrieval.build import VECTORS_FILE
 from retrieval.encoder import Encoder
-from retrieval.index import FlatIndex
+from retrieval.faiss_loader import load_faiss
+from retrieval.index import ExactIndex
 from retrieval.manifest import Manifest
 from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, QueryError, RetrievalError
 from retrieval.textstore import TextStore
@@ -36,7 +40,7 @@ class _Job:
 class LocalRetriever:
     """A `Retriever` over an index folder. Safe to use from any thread and from any number of event loops."""
 
-    def __init__(self, manifest: Manifest, encoder: Encoder, index: FlatIndex, texts: TextStore) -> None:
+    def __init__(self, manifest: Manifest, encoder: Encoder, index: ExactIndex, texts: TextStore) -> None:
         """Use `open`, which checks that the four belong together."""
         self._digest = manifest.digest
         self._manifest = manifest
@@ -63,7 +67,7 @@ class LocalRetriever:
         manifest = Manifest.load(folder)
         manifest.check_encoder(encoder.spec)
         manifest.check_files(folder, verify=verify)
-        index = FlatIndex.load(folder / VECTORS_FILE)
+        index = ExactIndex([_read_vectors(folder / VECTORS_FILE)])
         texts = TextStore(folder)
         try:
             if not index.rows == len(texts) == manifest.rows:
@@ -207,6 +211,13 @@ def check_query(query: object) -> None:
         query.encode()
     except UnicodeEncodeError as error:
         raise QueryError(f"the query is not valid Unicode: {error.reason} at character {error.start}") from error
+
+
+def _read_vectors(path: Path) -> NDArray[np.float32]:
+    faiss = load_faiss()
+    index = faiss.read_index(str(path))
+    vectors: NDArray[np.float32] = faiss.vector_to_array(index.codes).view(np.float32).reshape(index.ntotal, index.d)
+    return vectors
 
 
 def _closed_error() -> RetrievalError:
