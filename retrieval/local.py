@@ -8,16 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import numpy as np
-
 from retrieval.encoder import Encoder
-from retrieval.index import FlatIndex
+from retrieval.index import ExactIndex
 from retrieval.manifest import Manifest
 from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, PartialAnswerError, QueryError
 from retrieval.ranker import DenseRanker, MissingRowsError, Ranker, Ranking
 from retrieval.search_queue import Ask, SearchQueue
-from retrieval.stats import EngineStats, Staged
 from retrieval.shards import open_shards
+from retrieval.stats import EngineStats, Staged
 from retrieval.textstore import TextStore
 
 MAX_QUERY_CHARS = 10_000
@@ -202,7 +200,7 @@ def open_dense(folder: Path, encoder: Encoder, *, verify: bool = False) -> tuple
     manifest = Manifest.load(folder)
     manifest.check_encoder(encoder.spec)
     manifest.check_files(folder, verify=verify)
-    index = FlatIndex.build(np.concatenate(open_shards(folder, manifest), dtype=np.float32))
+    index = ExactIndex(open_shards(folder, manifest))
     texts = TextStore(folder)
     try:
         if not index.rows == len(texts) == manifest.rows:

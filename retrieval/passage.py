@@ -65,6 +65,10 @@ class VectorError(RetrievalError):
     """Vectors handed to an index have the wrong shape or type, or are not finite."""
 
 
+class BackendError(RetrievalError):
+    """A search back end cannot run here: unknown, without its device, or too little memory on it."""
+
+
 class RowError(RetrievalError):
     """A row that the index does not have, -1 included: rows never wrap around."""
 

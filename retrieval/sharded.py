@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from retrieval.exact_scores import Rows, Scores, Vectors, merge
 from retrieval.passage import IndexMismatchError, QueryError, VectorError
 from retrieval.ranker import MissingRowsError
 
-Vectors = NDArray[np.float32]
-Rows = NDArray[np.int64]
-Found = tuple[Vectors, Rows]
+Found = tuple[Scores, Rows]
 
 
 class Span(NamedTuple):
@@ -88,7 +86,8 @@ class ShardedIndex:
             raise QueryError(f"k is {k}; expected at least 1")
         deadline = time.monotonic() + self._deadline_s
         asked = [self._ask(number, vectors, k) for number in range(len(self._shards))]
-        parts = list[Found]()
+        nothing = np.empty((len(vectors), 0), dtype=np.float32), np.empty((len(vectors), 0), dtype=np.int64)
+        parts = [nothing]
         missing, reasons = list[Span](), list[str]()
         for number, answer in enumerate(asked):
             span = self._shards[number][0]
@@ -99,7 +98,7 @@ class ShardedIndex:
             except Exception as error:  # noqa: BLE001  whatever it is, these rows are missing; the reason is passed on
                 missing.append(span)
                 reasons.append(f"{type(error).__name__}: {error}")
-        scores, rows = merge(parts, k, len(vectors))
+        scores, rows = merge(parts, k)
         if missing:
             told = "; ".join(
                 f"rows {start} to {stop - 1}: {reason}" for (start, stop), reason in zip(missing, reasons, strict=True)
@@ -129,14 +128,6 @@ class ShardedIndex:
         if not (scores.shape == rows.shape == shape and ((rows >= span.start) & (rows < span.stop)).all()):
             raise IndexMismatchError(f"the shard gave {list(rows.shape)} rows that are not all its own")
         return scores, rows
-
-
-def merge(parts: Sequence[Found], k: int, queries: int) -> Found:
-    """The best `min(k, rows offered)` of what several shards found, for each query: by score, then by ascending row."""
-    scores = np.concatenate([np.empty((queries, 0), np.float32), *(scores for scores, _ in parts)], axis=1)
-    rows = np.concatenate([np.empty((queries, 0), np.int64), *(rows for _, rows in parts)], axis=1)
-    best = np.lexsort((rows, -scores), axis=-1)[:, :k]
-    return np.take_along_axis(scores, best, axis=1), np.take_along_axis(rows, best, axis=1)
 
 
 def spans(rows: int, parts: int) -> list[Span]:

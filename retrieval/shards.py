@@ -88,6 +88,23 @@ def open_shards(folder: Path, manifest: Manifest) -> list[Stored]:
     return [_open(folder / part.file, part, manifest) for part in manifest.ranges]
 
 
+def open_rows(folder: Path, manifest: Manifest, start: int, stop: int, *, verify: bool = False) -> list[Stored]:
+    """Map rows `start` up to and without `stop`, in row order; files that hold none of them need not be there.
+
+    The sizes of the files are checked, and their SHA-256 if `verify`.
+
+    Raises:
+        IndexCorruptError: a file is missing or is not what the manifest says; names it.
+    """
+    opened = []
+    for part in manifest.ranges:
+        if part.start < stop and start < part.stop:
+            manifest.check_file(folder, part.file, hashed=verify)
+            vectors = _open(folder / part.file, part, manifest)
+            opened.append(vectors[max(start - part.start, 0) : stop - part.start])
+    return opened
+
+
 def _open(path: Path, part: RowRange, manifest: Manifest) -> Stored:
     try:
         shard = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

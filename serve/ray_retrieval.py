@@ -15,14 +15,14 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 from configs.settings import RetrieveSettings
-from retrieval.build import VECTORS_FILE
 from retrieval.encoder import Encoder
-from retrieval.index import FlatIndex
+from retrieval.index import ExactIndex
 from retrieval.local import LocalRetriever
 from retrieval.manifest import Manifest
 from retrieval.passage import IndexCorruptError, IndexMismatchError, RetrievalError
 from retrieval.ranker import DenseRanker
 from retrieval.sharded import Claim, Found, ShardedIndex, Span, Vectors, spans
+from retrieval.shards import open_rows
 from retrieval.textstore import TextStore
 from serve.retrieval import create_retrieval_app
 from serve.retrieval_schemas import RetrievalInfo
@@ -43,6 +43,10 @@ class Cluster(BaseModel):
     shard_replicas: Annotated[int, Field(ge=1, description="Replicas of each range.")] = 1
     shard_cpus: Annotated[float, Field(ge=0, description="CPUs that Ray reserves for a replica of a range.")] = 1
     shard_gpus: Annotated[float, Field(ge=0, description="GPUs that Ray reserves for a replica of a range.")] = 0
+    shard_backend: Annotated[str, Field(description="What searches a range: auto, faiss or torch.")] = "auto"
+    shard_device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N; where the vectors of a range are.")] = (
+        "auto"
+    )
     mergers: Annotated[int, Field(ge=1, description="Replicas that encode and merge.")] = 1
     merger_cpus: Annotated[float, Field(ge=0, description="CPUs that Ray reserves for a merger.")] = 1
     merger_gpus: Annotated[float, Field(ge=0, description="GPUs that Ray reserves for a merger's encoder.")] = 0
@@ -52,19 +56,18 @@ class Cluster(BaseModel):
 class ShardSearch:
     """A deployment that holds one range of rows."""
 
-    def __init__(self, folder: Path, claim: Claim) -> None:
-        """Map the vectors of the range.
+    def __init__(self, folder: Path, claim: Claim, backend: str = "auto", device: str = "auto") -> None:
+        """Map the vectors of the range; on a GPU, copy them there.
 
         Raises:
             IndexMismatchError: the folder on this machine holds another index than the mergers search.
             IndexCorruptError: a file of the range is missing or damaged.
+            BackendError: the back end or the device is not there, or has too little memory.
         """
         manifest = _manifest(folder, claim.digest)
-        vectors = FlatIndex.load(folder / VECTORS_FILE)._vectors[claim.span.start : claim.span.stop]
-        assert manifest
         self._claim = claim
         self._folder = folder
-        self._index = FlatIndex.build(vectors)
+        self._index = ExactIndex(open_rows(folder, manifest, *claim.span), backend, device)
         # One thread owns the index. Calls wait for it off the event loop, which goes on answering health checks.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="search")
 
@@ -202,7 +205,7 @@ def application(
             ray_actor_options={"num_cpus": cluster.shard_cpus, "num_gpus": cluster.shard_gpus},
             **_HEALTH,
         )
-        shards.append((span, shard.bind(folder, Claim(digest, span))))
+        shards.append((span, shard.bind(folder, Claim(digest, span), cluster.shard_backend, cluster.shard_device)))
     merger = serve.deployment(serve.ingress()(Merger)).options(
         name="Merger",
         num_replicas=cluster.mergers,

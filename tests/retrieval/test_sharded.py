@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.index import FlatIndex
+from retrieval.exact_scores import Vectors
+from retrieval.index import ExactIndex
 from retrieval.passage import IndexMismatchError, QueryError, VectorError
 from retrieval.ranker import MissingRowsError
-from retrieval.sharded import Claim, Found, ShardedIndex, Span, Vectors, merge, spans
+from retrieval.sharded import Claim, Found, ShardedIndex, Span, spans
 
 DIGEST = "d" * 64
 
@@ -17,7 +18,7 @@ class Here:
     """A shard in this process, over real vectors; answers at once, or when told to."""
 
     def __init__(self, vectors: Vectors, span: Span, replicas: int = 1) -> None:
-        self.index, self.span, self.replicas = FlatIndex.build(vectors[span.start : span.stop]), span, replicas
+        self.index, self.span, self.replicas = ExactIndex([vectors[span.start : span.stop]]), span, replicas
         self.fault: Exception | None = None
         self.holding = False
         self.answers = list[Later]()
@@ -63,7 +64,7 @@ def tied(rows: int, dim: int = 4, seed: int = 0) -> Vectors:
 )
 def test_any_number_of_shards_answers_as_one_index_does(rows: int, parts: int, k: int, queries: int, seed: int) -> None:
     vectors, asked = tied(rows, seed=seed), tied(queries, seed=seed + 1)
-    scores, found = FlatIndex.build(vectors).search(asked, k)
+    scores, found = ExactIndex([vectors]).search(asked, k)
     index, _ = sharded(vectors, min(parts, rows))
     got_scores, got = index.search(asked, k)
     np.testing.assert_array_equal(got, found)
@@ -87,11 +88,6 @@ def test_shards_without_rows_are_refused(parts: int) -> None:
         spans(3, parts)
 
 
-def test_merging_nothing_finds_nothing() -> None:
-    scores, rows = merge([], 3, 2)
-    assert scores.shape == rows.shape == (2, 0)
-
-
 def test_a_failed_shard_is_an_error_that_names_its_rows_and_carries_what_the_others_found() -> None:
     vectors = tied(30)
     index, (_, broken, _) = sharded(vectors, 3)
@@ -100,7 +96,7 @@ def test_a_failed_shard_is_an_error_that_names_its_rows_and_carries_what_the_oth
         index.search(vectors[:2], 5)
     assert caught.value.missing == (Span(10, 20),)
     rest = np.r_[0:10, 20:30]
-    scores, rows = FlatIndex.build(vectors[rest]).search(vectors[:2], 5)
+    scores, rows = ExactIndex([vectors[rest]]).search(vectors[:2], 5)
     np.testing.assert_array_equal([ranking.rows for ranking in caught.value.rankings], rest[rows])
     np.testing.assert_array_equal([ranking.scores for ranking in caught.value.rankings], scores)
 
@@ -152,7 +148,7 @@ def test_each_replica_of_a_shard_may_be_late_once() -> None:
 def test_a_shard_that_gives_rows_of_others_is_not_believed() -> None:
     vectors = tied(20)
     index, (_, confused) = sharded(vectors, 2)
-    confused.index = FlatIndex.build(vectors[:11])
+    confused.index = ExactIndex([vectors[:11]])
     with pytest.raises(MissingRowsError, match="rows 10 to 19: IndexMismatchError"):
         index.search(vectors[:1], 11)
     confused.fault = IndexMismatchError("another index")
