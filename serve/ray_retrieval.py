@@ -15,13 +15,13 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 from configs.settings import RetrieveSettings
-from retrieval.encoder import Encoder
+from retrieval.encoder import Encoder, Vectors
 from retrieval.index import ExactIndex
 from retrieval.local import LocalRetriever
 from retrieval.manifest import Manifest
 from retrieval.passage import IndexCorruptError, IndexMismatchError, RetrievalError
 from retrieval.ranker import DenseRanker
-from retrieval.sharded import Claim, Found, ShardedIndex, Span, Vectors, spans
+from retrieval.sharded import Claim, Found, ShardedIndex, Span, spans
 from retrieval.shards import open_rows
 from retrieval.textstore import TextStore
 from serve.retrieval import create_retrieval_app
