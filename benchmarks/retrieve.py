@@ -121,8 +121,10 @@ def running(folder: Path) -> Iterator[dict[str, int]]:
     ours = "from medverify.cli import main; main()"
     commands = {
         "plain": ["-m", "benchmarks.retrieve", str(folder), "--as-plain-server"],
-        "ours": ["-c", ours, "retrieve", "serve", "--index", str(folder), "--port", str(PORTS["ours"])]
-        + ["--set", "retrieve.cached_hits=0"],
+        "ours": [
+            *("-c", ours, "retrieve", "serve", "--index", str(folder), "--port", str(PORTS["ours"])),
+            *("--set", "retrieve.cached_hits=0"),
+        ],
     }
     environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
     processes = {name: subprocess.Popen([sys.executable, *part], env=environment) for name, part in commands.items()}
