@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -67,7 +68,10 @@ class ShardSearch:
         manifest = _manifest(folder, claim.digest)
         self._claim = claim
         self._folder = folder
-        self._index = ExactIndex(open_rows(folder, manifest, *claim.span), backend, device)
+        vectors = open_rows(folder, manifest, *claim.span)
+        self._index = ExactIndex(vectors, backend, device)
+        # The first search loads the back end and reads all rows: before this replica is asked, not while somebody waits.
+        self._index.search(np.asarray(vectors[0][:1], dtype=np.float32), 1)
         # One thread owns the index. Calls wait for it off the event loop, which goes on answering health checks.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="search")
 
@@ -149,6 +153,7 @@ class Merger:
         manifest = _manifest(folder, digest)
         encoder = load_encoder()
         manifest.check_encoder(encoder.spec)
+        encoder.encode_queries(["fever"])  # loads the model before anybody waits for it
         texts = TextStore(folder)
         if len(texts) != manifest.rows:
             raise IndexCorruptError(f"{folder}: {len(texts)} passages and {manifest.rows} rows; rebuild the index")
