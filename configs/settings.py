@@ -106,14 +106,21 @@ class JudgeSettings(Section):
 class RetrievalSettings(Section):
     """Where the judge looks things up."""
 
-    index: Annotated[str, Field(description="`starter`, or the folder of an index.")] = STARTER
+    index: Annotated[str, Field(description="`starter`, the folder of an index, or http://… of a server.")] = STARTER
     encoder: Annotated[str, Field(description="Encoder that builds and searches the index.")] = "minilm-l6"
     recipe: Annotated[
         Literal["auto", "minilm-l6", "medcpt"],
         Field(description="How the encoder is used; auto: as the catalogue says. Needed for a folder."),
     ] = "auto"
+    profile: Annotated[Literal["dense"], Field(description="How is searched.")] = "dense"
     device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N; for the encoder.")] = "auto"
     batch_size: Annotated[int, Field(ge=1, description="Passages encoded together when an index is built.")] = 32
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        Field(
+            description="Of encoding passages; auto: bfloat16 where the hardware multiplies it natively, else float32."
+        ),
+    ] = "auto"
 
 
 class ServeSettings(Section):
@@ -125,6 +132,29 @@ class ServeSettings(Section):
     max_batch: Annotated[int, Field(ge=1, description="Cases in one request.")] = 256
     max_body_bytes: Annotated[int, Field(ge=1024, description="Size of one request body.")] = 8_000_000
     retry_after_s: Annotated[int, Field(ge=1, description="Retry-After sent with a 503.")] = 5
+
+
+class RetrieveSettings(Section):
+    """The HTTP service of an index."""
+
+    host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8081
+    max_waiting: Annotated[int, Field(ge=1, description="Searches in the queue; beyond it 503.")] = 1024
+    max_batch: Annotated[int, Field(ge=1, description="Queries encoded and searched together.")] = 256
+    cached_hits: Annotated[int, Field(ge=0, description="Passages kept in remembered answers; 0: no cache.")] = 50_000
+    max_queries: Annotated[int, Field(ge=1, description="Queries in one request.")] = 1024
+    max_topk: Annotated[int, Field(ge=1, description="Passages per query.")] = 100
+    max_body_bytes: Annotated[int, Field(ge=1024, description="Size of one request body.")] = 8_000_000
+    deadline_s: Annotated[
+        float, Field(gt=0, description="Seconds after which a search is given up with 503; callers may ask for less.")
+    ] = 25.0
+    allow_partial: Annotated[
+        bool,
+        Field(
+            description="Answer without rows that cannot be searched, marked `partial`, also where nobody asks for it."
+        ),
+    ] = False
+    drain_s: Annotated[int, Field(ge=0, description="Seconds that requests under way have left after SIGTERM.")] = 30
 
 
 class PathSettings(Section):
@@ -144,6 +174,7 @@ class Settings(Section):
     judge: JudgeSettings = JudgeSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     serve: ServeSettings = ServeSettings()
+    retrieve: RetrieveSettings = RetrieveSettings()
     paths: PathSettings = PathSettings()
 
     @property

@@ -12,7 +12,8 @@ from retrieval.encoder import TransformerEncoder
 from retrieval.encoder_spec import PRESETS
 from retrieval.local import LocalRetriever
 from retrieval.manifest import MANIFEST_FILE, Manifest
-from retrieval.passage import BuildError, EncoderError, IndexMismatchError
+from retrieval.passage import BuildError, EncoderError, IndexMismatchError, Retriever
+from retrieval.remote import RemoteRetriever
 from retrieval.serial import SerialRetriever
 from retrieval.sources import starter
 from verifier.engines.base import Engine, EngineError
@@ -62,7 +63,16 @@ def load_engine(settings: JudgeSettings, model: ResolvedModel) -> Engine:
     return TransformersEngine(model.path, model.digest, settings.transformers)
 
 
-def load_retriever(settings: Settings, report: Report = lambda _: None) -> LocalRetriever:
+def load_retriever(settings: Settings, report: Report = lambda _: None) -> Retriever:
+    """What the settings name: an index in this process, or a server elsewhere."""
+    place = settings.retrieval.index
+    if place.startswith(("http://", "https://")):
+        report(f"asking {place} for its index")
+        return RemoteRetriever.connect(place, timeout_s=settings.judge.limits.search_timeout_s)
+    return load_local(settings, report)
+
+
+def load_local(settings: Settings, report: Report = lambda _: None) -> LocalRetriever:
     """Open the index that the settings name, with the encoder that they name.
 
     The starter index is built when it is first needed, and again when its corpus or the encoder is another than it was built
@@ -73,14 +83,15 @@ def load_retriever(settings: Settings, report: Report = lambda _: None) -> Local
     if settings.retrieval.index == STARTER and not _is_current(folder, encoder):
         build_starter(folder, encoder, report)
     report(f"opening the index {folder.name}")
-    return LocalRetriever.open(folder, encoder)
+    limits = settings.retrieve.model_dump(include={"max_waiting", "max_batch", "cached_hits"})
+    return LocalRetriever.open(folder, encoder, **limits)
 
 
 def build_starter(folder: Path, encoder: TransformerEncoder, report: Report) -> None:
     """Build the index of the starter corpus."""
     report("building the starter index, once")
     try:
-        build_index(starter(), encoder, folder, overwrite=True)
+        build_index(starter(), encoder, folder, overwrite=True, fresh=True)
     except BuildError:
         if not _is_current(folder, encoder):
             raise  # else another process was faster: its index is as good
@@ -108,8 +119,10 @@ def load_encoder(settings: Settings, name: str, report: Report) -> TransformerEn
             raise EncoderError(f"{name} is not an encoder of the catalogue: name its recipe with retrieval.recipe")
         recipe = model.entry.recipe
     query = model.paths.get("query") or model.path
-    device, batch_size = settings.retrieval.device, settings.retrieval.batch_size
-    return TransformerEncoder(PRESETS[recipe], query, model.paths.get("article"), device, batch_size)
+    how = settings.retrieval
+    return TransformerEncoder(
+        PRESETS[recipe], query, model.paths.get("article"), how.device, how.batch_size, precision=how.precision
+    )
 
 
 def _mode(settings: JudgeSettings, model: ResolvedModel) -> Mode:

@@ -1,32 +1,48 @@
-"""Build an index folder: all of it or nothing.
+"""Build an index folder: all of it or nothing, however often the build is interrupted.
 
-Everything is written into a hidden sibling of the target, flushed to the disk, and renamed into place. A build that is
-killed leaves no half index at the target, and the next build clears what it left behind. Nothing that is written depends
-on the time, the place or chance, so two builds from the same passages and encoder give the same bytes.
+First the texts are cleaned and written, and a plan with them: what is built, from which passages, by which encoder. Then
+the vectors are computed, shard after shard, by one process or by several, each with a rank; a finished shard has a done
+marker. Who finds all markers there writes the manifest and puts the index in place (`workspace.py`). A build that is killed
+goes on from the last marker when the same command is given again.
+
+Nothing that is written depends on the time, the place or chance, nor on where a build was interrupted: the batches of a
+shard are always the same. So two builds from the same passages and encoder, on the same kind of machine, give the same bytes.
 """
 
-import fcntl
-import hashlib
-import os
-import shutil
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from configs.durable import publish, sync
+from retrieval.cleaner import Cleaner, FirstOfEachText
 from retrieval.encoder import Encoder, Vectors
-from retrieval.index import FlatIndex
-from retrieval.manifest import MANIFEST_FILE, CorpusSummary, Manifest, RowRange, file_entry
-from retrieval.passage import BuildError, Passage
+from retrieval.manifest import CorpusSummary, Manifest, RowRange, StoredType, differences, file_entry
+from retrieval.passage import BuildError, Passage, ShardsMissingError
+from retrieval.progress import Meter, Progress
+from retrieval.shards import done_entry, mark_done, plan_ranges, write_shard
 from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStore, TextStoreWriter
+from retrieval.unique_ids import UniqueIds
+from retrieval.workspace import Workspace
 
-VECTORS_FILE = "index.faiss"
-_BLOCK = 128  # passages between two reports of progress
+SHARD_ROWS = 20_000  # what a killed process has to do again at most; 60 MB in float32 at 768 dimensions
+_BLOCK = 512  # passages handed to the encoder together, and between two reports of progress
+_PATIENCE_S = 600  # for rank 0 to start, after another rank did
 
-Progress = Callable[[int, int], None]
+
+class Plan(BaseModel):
+    """What an unfinished build is going to be: its manifest, without the vectors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    shard_rows: int
+    manifest: Manifest
 
 
 def build_index(
@@ -34,158 +50,263 @@ def build_index(
     encoder: Encoder,
     out_folder: Path,
     *,
+    cleaner: Cleaner | None = None,
+    dtype: StoredType = "float32",
+    shard_rows: int = SHARD_ROWS,
     overwrite: bool = False,
-    on_progress: Progress | None = None,
+    fresh: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Manifest:
     """Clean, encode and index `passages`, in their order, and return the manifest.
 
-    Passages without text, and those whose text already occurred (the first one stays), are left out and counted in the
-    manifest. `on_progress(done, total)` is called as passages are encoded. Memory: twice rows * dim * 4 bytes.
+    If the same build was interrupted, it goes on; `passages` are then read once more, to see that they are the same.
+
+    Args:
+        cleaner: decides what is left out; the manifest holds its options and counts.
+        dtype: how vectors are stored.
+        shard_rows: rows of a vector file; of an interrupted build, at most one file has to be computed again.
+        overwrite: replace an index that is at the target.
+        fresh: start anew whatever an interrupted build left.
+        on_progress: called as passages are encoded.
+
+    Memory: a shard of vectors, and 8 bytes a passage.
 
     Raises:
-        BuildError: the target exists and `overwrite` is false, or is not an index; another build is writing to it; two
-            passages of one corpus share an id; nothing is left to index; the encoder has no digest.
+        BuildError: the target exists and `overwrite` is false, or is not an index; another build is writing to it; an
+            unfinished build of something else is in the way; two passages of one corpus share an id; nothing is left to
+            index; the encoder has no digest.
+        VectorError: the encoder gave NaN or infinity, or numbers that are too large for float16.
         RetrievalError: whatever the passages' source or the encoder raises; the target is then as it was.
     """
-    target = out_folder.resolve()
-    if not (encoder.spec.query_model.digest and encoder.spec.passage_model.digest):
-        raise BuildError(f"encoder {encoder.spec.name} is not pinned: its spec has no weight digests")
-    with _workspace(target, overwrite) as folder:
-        summary, dropped = _write_texts(passages, folder)
-        with TextStore(folder) as texts:
-            rows = len(texts)
-            if rows == 0:
-                raise BuildError(f"nothing to index: of {summary.corpus().passages} passages, dropped {dict(dropped)}")
-            FlatIndex.build(_encode(texts, encoder, on_progress)).save(folder / VECTORS_FILE)
+    build = _Build(Workspace(out_folder), encoder, cleaner or FirstOfEachText(), dtype, shard_rows)
+    with ExitStack() as held:
+        with build.workspace.locked():
+            plan = build.set_up(passages, held, overwrite=overwrite, fresh=fresh)
+        build.encode(plan, plan.manifest.ranges, on_progress)
+        return finish_index(out_folder, overwrite=overwrite)
+
+
+def build_rank(
+    passages: Iterable[Passage],
+    encoder: Encoder,
+    out_folder: Path,
+    rank: int,
+    world: int,
+    *,
+    cleaner: Cleaner | None = None,
+    dtype: StoredType = "float32",
+    shard_rows: int = SHARD_ROWS,
+    overwrite: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Manifest | None:
+    """Do the part of one of `world` processes that build an index together; all are given the same arguments.
+
+    Rank 0 reads `passages` and writes the texts, the others wait for them; each then encodes every `world`-th shard. Who is
+    done last puts the index in place and gets its manifest, the others get None. Otherwise as `build_index`.
+    """
+    if not 0 <= rank < world:
+        raise BuildError(f"rank {rank} of {world}: expected a rank from 0 to {world - 1}")
+    workspace = Workspace(out_folder)
+    build = _Build(workspace, encoder, cleaner or FirstOfEachText(), dtype, shard_rows)
+    with ExitStack() as held:
+        if rank == 0:
+            with workspace.locked(wait=True):
+                plan = build.set_up(passages, held, overwrite=overwrite, fresh=False)
+        else:
+            plan = build.await_plan(rank, held, overwrite=overwrite)
+        build.encode(plan, plan.manifest.ranges[rank::world], on_progress)
+        with workspace.locked(wait=True):
+            if not workspace.index.exists():
+                return Manifest.load(workspace.target)  # another rank was done a moment later, and first here
+            return None if _missing(workspace, plan) else _put_in_place(workspace, plan)
+
+
+def finish_index(out_folder: Path, *, overwrite: bool = False) -> Manifest:
+    """Put an index in place whose shards are all done, and return its manifest.
+
+    Raises:
+        ShardsMissingError: names those that are not.
+        BuildError: there is no unfinished build of this target, or the target must not be replaced.
+    """
+    workspace = Workspace(out_folder)
+    with workspace.locked(wait=True):
+        plan = _unfinished(workspace)
+        if plan is None:
+            raise BuildError(f"{workspace.target}: there is no unfinished build of this index")
+        workspace.check_target(overwrite)
+        if missing := _missing(workspace, plan):
+            listed = ", ".join(part.file for part in missing[:8]) + (", …" if len(missing) > 8 else "")
+            raise ShardsMissingError(
+                f"{workspace.target}: {len(missing)} of {len(plan.manifest.ranges)} shards have still to be encoded "
+                f"({listed}); run the ranks that were to encode them again"
+            )
+        return _put_in_place(workspace, plan)
+
+
+@dataclass(frozen=True)
+class _Build:
+    """What is built, how and where."""
+
+    workspace: Workspace
+    encoder: Encoder
+    cleaner: Cleaner
+    dtype: StoredType
+    shard_rows: int
+
+    def set_up(self, passages: Iterable[Passage], held: ExitStack, *, overwrite: bool, fresh: bool) -> Plan:
+        """Take rank 0, and write texts and plan, or find them written. The workspace is locked."""
+        if not (self.encoder.spec.query_model.digest and self.encoder.spec.passage_model.digest):
+            raise BuildError(f"encoder {self.encoder.spec.name} is not pinned: its spec has no weight digests")
+        self.workspace.check_target(overwrite)
+        plan = None if fresh else _unfinished(self.workspace)
+        if plan is None:
+            self.workspace.clear()
+        held.enter_context(self.workspace.rank(0))
+        if plan is None:
+            try:
+                return self._write_plan(passages)
+            except BaseException:
+                self.workspace.remove()
+                raise
+        self._refuse_another(plan)
+        corpus = CorpusSummary.of(passages).model_dump()
+        self._refuse(differences("corpus", plan.manifest.corpus.model_dump(), corpus, "it has"))
+        return plan
+
+    def await_plan(self, rank: int, held: ExitStack, *, overwrite: bool) -> Plan:
+        """Take `rank` when rank 0 has written the texts."""
+        started = time.monotonic()
+        while True:
+            with self.workspace.locked(wait=True):  # which rank 0 holds as long as it writes
+                self.workspace.check_target(overwrite)
+                if plan := _unfinished(self.workspace):
+                    held.enter_context(self.workspace.rank(rank))
+                    self._refuse_another(plan)
+                    return plan
+            if time.monotonic() - started > _PATIENCE_S:
+                raise BuildError(f"{self.workspace.target}: rank 0 has not begun to write the texts; start it as well")
+            time.sleep(0.5)
+
+    def encode(
+        self, plan: Plan, parts: Sequence[RowRange], on_progress: Callable[[Progress], None] | None = None
+    ) -> None:
+        """Encode those of `parts` that have not been."""
+        with TextStore(self.workspace.index) as texts:
+            waiting = [part for part in parts if done_entry(self.workspace.done, part) is None]
+            meter = Meter(texts.offsets, self.encoder.spec.passage_max_tokens, parts, waiting)
+            for part in waiting:
+                vectors = np.empty((part.stop - part.start, self.encoder.spec.dim), dtype=np.float32)
+                for rows, block in self._encoded_blocks(texts, part):
+                    vectors[rows] = block
+                    meter.add(part.start + rows)
+                    if on_progress:
+                        on_progress(meter.progress())
+                entry = write_shard(self.workspace.index, part, vectors, self.dtype)
+                mark_done(self.workspace.done, part, entry)
+
+    def _encoded_blocks(self, texts: TextStore, part: RowRange) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
+        """Blocks of rows of a shard, counted from its start, with their vectors."""
+        blocks = _blocks_of_like_length(texts.offsets, part)
+        passages = (texts.get_many(part.start + rows) for rows in blocks)
+        with closing(self.encoder.encode_blocks(passages)) as encoded:
+            for rows, vectors in zip(blocks, encoded, strict=True):
+                expected = (len(rows), self.encoder.spec.dim)
+                if vectors.shape != expected:
+                    raise BuildError(
+                        f"encoder {self.encoder.spec.name}: expected vectors {list(expected)}, got {list(vectors.shape)}"
+                    )
+                yield rows, vectors
+
+    def _write_plan(self, passages: Iterable[Passage]) -> Plan:
+        folder, summary, ids = self.workspace.index, CorpusSummary(), UniqueIds()
+        with TextStoreWriter(folder) as store:
+            for passage in self.cleaner.kept(summary.watch(passages)):
+                ids.add(passage)
+                store.append(passage)
+        ids.check(folder)
+        corpus, dropped = summary.corpus(), dict(self.cleaner.counts)
+        rows = corpus.passages - sum(dropped.values())
+        if rows == 0:
+            raise BuildError(f"nothing to index: of {corpus.passages} passages, dropped {dropped}")
         manifest = Manifest(
-            created_by=f"medverify {_release()}",
-            corpus=summary.corpus(),
-            dropped=dict(dropped),
-            encoder=encoder.spec,
+            created_by=release(),
+            corpus=corpus,
+            cleaning=self.cleaner.options.model_dump(mode="json"),
+            dropped=dropped,
+            encoder=self.encoder.spec,
+            arithmetic=self.encoder.arithmetic,
+            dtype=self.dtype,
             rows=rows,
-            ranges=(RowRange(file=VECTORS_FILE, start=0, stop=rows),),
-            files={name: file_entry(folder / name) for name in (PASSAGES_FILE, OFFSETS_FILE, VECTORS_FILE)},
+            ranges=plan_ranges(rows, self.shard_rows),
+            files={name: file_entry(folder / name) for name in (PASSAGES_FILE, OFFSETS_FILE)},
         )
-        manifest.save(folder)
+        for name in manifest.files:
+            sync(folder / name)
+        plan = Plan(shard_rows=self.shard_rows, manifest=manifest)
+        draft = self.workspace.plan.with_suffix(".draft")
+        draft.write_text(plan.model_dump_json(), encoding="utf-8")
+        publish(draft, self.workspace.plan)
+        return plan
+
+    def _refuse_another(self, plan: Plan) -> None:
+        manifest = plan.manifest
+        recorded = {
+            "created_by": manifest.created_by,
+            "cleaning": manifest.cleaning,
+            "encoder": manifest.encoder.recipe(),
+            "arithmetic": manifest.arithmetic,
+            "dtype": manifest.dtype,
+            "shard_rows": plan.shard_rows,
+        }
+        given = {
+            "created_by": release(),
+            "cleaning": self.cleaner.options.model_dump(mode="json"),
+            "encoder": self.encoder.spec.recipe(),
+            "arithmetic": self.encoder.arithmetic,
+            "dtype": self.dtype,
+            "shard_rows": self.shard_rows,
+        }
+        self._refuse(differences("build", recorded, given, "it has"))
+
+    def _refuse(self, differing: str) -> None:
+        if differing:
+            raise BuildError(
+                f"{self.workspace.target}: an unfinished build of something else is in the way ({differing}). Finish it "
+                "with the command that began it, or ask for a fresh start"
+            )
+
+
+def _unfinished(workspace: Workspace) -> Plan | None:
+    """The plan of a build whose texts are complete, if there is one."""
+    try:
+        return Plan.model_validate_json(workspace.plan.read_bytes()) if workspace.index.exists() else None
+    except (FileNotFoundError, ValidationError):  # none, or of another release
+        return None
+
+
+def _blocks_of_like_length(offsets: NDArray[np.int64], part: RowRange) -> list[NDArray[np.int64]]:
+    """The rows of a shard, counted from its start, longest line first, in blocks: little of a batch is then padding."""
+    lengths = np.diff(offsets[part.start : part.stop + 1])
+    order = np.argsort(-lengths, kind="stable")
+    return [order[start : start + _BLOCK] for start in range(0, len(order), _BLOCK)]
+
+
+def _missing(workspace: Workspace, plan: Plan) -> list[RowRange]:
+    return [part for part in plan.manifest.ranges if done_entry(workspace.done, part) is None]
+
+
+def _put_in_place(workspace: Workspace, plan: Plan) -> Manifest:
+    """All shards are done, and the workspace is locked."""
+    entries = {part.file: done_entry(workspace.done, part) for part in plan.manifest.ranges}
+    manifest = Manifest.model_validate(plan.manifest.model_dump() | {"files": {**plan.manifest.files, **entries}})
+    manifest.save(workspace.index)
+    workspace.publish()
     return manifest
 
 
-def _write_texts(passages: Iterable[Passage], folder: Path) -> tuple[CorpusSummary, Counter[str]]:
-    """Write the passages that are worth indexing; return a summary of all, and counts of those left out by reason."""
-    summary, dropped = CorpusSummary(), Counter(empty=0, duplicate=0)
-    texts, ids = set[bytes](), set[bytes]()  # digests, not strings: corpora have tens of millions of passages
-    with TextStoreWriter(folder) as store:
-        for passage in passages:
-            summary.add(passage)
-            identity = _fingerprint(f"{passage.corpus}\0{passage.id}")
-            if identity in ids:
-                raise BuildError(f"corpus {passage.corpus!r} has two passages with the id {passage.id!r}")
-            ids.add(identity)
-            text = _fingerprint(passage.text)
-            if not passage.text.strip():
-                dropped["empty"] += 1
-            elif text in texts:
-                dropped["duplicate"] += 1
-            else:
-                texts.add(text)
-                store.append(passage)
-    return summary, dropped
-
-
-def _fingerprint(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-def _encode(texts: TextStore, encoder: Encoder, on_progress: Progress | None) -> Vectors:
-    """Encode all passages of the store: float32 [rows, dim]."""
-    total = len(texts)
-    vectors = np.empty((total, encoder.spec.dim), dtype=np.float32)
-    for start in range(0, total, _BLOCK):
-        stop = min(start + _BLOCK, total)
-        block = encoder.encode_passages([texts.get(row) for row in range(start, stop)])
-        if block.shape != (stop - start, encoder.spec.dim):
-            expected = [stop - start, encoder.spec.dim]
-            raise BuildError(f"encoder {encoder.spec.name}: expected vectors {expected}, got {list(block.shape)}")
-        vectors[start:stop] = block
-        if on_progress:
-            on_progress(stop, total)
-    return vectors
-
-
-@contextmanager
-def _workspace(target: Path, overwrite: bool) -> Iterator[Path]:
-    """A fresh folder beside the target, moved to the target on success and removed on failure."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.building")
-    retired = target.with_name(f".{target.name}.retired")
-    with _lock(target):
-        if retired.exists() and not target.exists():
-            retired.rename(target)  # a build was killed between the two renames of `_publish`
-        _check_target(target, overwrite)
-        _remove(temporary)
-        _remove(retired)
-        temporary.mkdir()
-        try:
-            yield temporary
-            _publish(temporary, target, retired)
-        except BaseException:
-            _remove(temporary)
-            raise
-
-
-@contextmanager
-def _lock(target: Path) -> Iterator[None]:
-    """Hold off other builds of the same target.
-
-    The empty lock file stays behind: if it were removed, two builds could each hold a lock on a file of that name.
-    """
-    with target.with_name(f".{target.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BuildError(f"{target}: another process is building this index; wait for it to finish") from error
-        yield
-
-
-def _check_target(target: Path, overwrite: bool) -> None:
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
-        return
-    if not overwrite:
-        raise BuildError(f"{target} exists; choose another folder, or ask for it to be overwritten")
-    if not (target / MANIFEST_FILE).is_file():
-        raise BuildError(f"{target} is not an index (it has no {MANIFEST_FILE}) and will not be overwritten")
-
-
-def _publish(temporary: Path, target: Path, retired: Path) -> None:
-    """Flush and rename. A folder cannot be renamed onto a full one, so an old index steps aside first.
-
-    Readers that have the old one open keep its files.
-    """
-    for path in [*temporary.iterdir(), temporary]:
-        _sync(path)
-    if target.exists():
-        target.rename(retired)
-    temporary.rename(target)
-    _sync(target.parent)
-    _remove(retired)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def release() -> str:
+    """What writes manifests: the installed release, or `source` when run from a checkout that was never installed."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
-def _release() -> str:
-    """The installed release, or `source` when run from a checkout that was never installed."""
-    try:
-        return metadata.version("medverify")
+        return f"medverify {metadata.version('medverify')}"
     except metadata.PackageNotFoundError:
-        return "source"
+        return "medverify source"

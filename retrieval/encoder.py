@@ -1,7 +1,8 @@
 """Turn queries and passages into vectors, exactly as the recipe says."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -9,7 +10,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.encoder_spec import EncoderSpec, pinned
+from configs.precision import native_bfloat16
+from retrieval.encoder_spec import Arithmetic, EncoderSpec, pinned
 from retrieval.passage import EncoderError, Passage
 
 # OpenMP threads that wait by spinning make every step tens of times slower beside a busy neighbour. OpenMP reads this
@@ -31,8 +33,17 @@ class Encoder(Protocol):
         """float32 [n, dim], finite, in the order given."""
         ...
 
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """How passages are computed."""
+        ...
+
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """float32 [n, dim], finite, in the order given."""
+        ...
+
+    def encode_blocks(self, blocks: Iterable[Sequence[Passage]]) -> Generator[Vectors, None, None]:
+        """As `encode_passages`, block after block; may draw the next block, in another thread, while one is computed."""
         ...
 
 
@@ -44,8 +55,19 @@ class _Side:
     model: Any
 
 
+@dataclass(frozen=True)
+class _Tokens:
+    """Texts ready for the model."""
+
+    texts: Sequence[str]  # as given, for messages
+    batches: Sequence[tuple[NDArray[np.int64], Mapping[str, NDArray[np.int64]]]]  # rows of `texts`, padded inputs
+
+
 class TransformerEncoder:
-    """An encoder that runs with transformers, in float32. Each model is loaded when first used. Not thread-safe.
+    """An encoder that runs with transformers. Each model is loaded when first used. Not thread-safe.
+
+    Queries are computed in float32; passages in `precision`, where `auto` is bfloat16 if the hardware multiplies it
+    natively, else float32.
 
     Without `passage_dir`, a recipe with one model for both sides uses `query_dir` for both; a recipe with two models
     encodes queries only, and must be pinned (as the recipe in a manifest is).
@@ -58,6 +80,8 @@ class TransformerEncoder:
         passage_dir: Path | None = None,
         device: str = "auto",
         batch_size: int = 32,
+        *,
+        precision: Literal["auto", "float32", "bfloat16"] = "auto",
     ) -> None:
         """Pin the recipe to the model folders.
 
@@ -68,8 +92,8 @@ class TransformerEncoder:
         if passage_dir is None and spec.query_model == spec.passage_model:
             passage_dir = query_dir
         self._query_dir, self._passage_dir = query_dir, passage_dir
-        self._device, self._batch_size = device, batch_size
-        self._sides: dict[Path, _Side] = {}
+        self._device, self._batch_size, self._precision = device, batch_size, precision
+        self._sides: dict[tuple[Path, str], _Side] = {}
         query_model = pinned(spec.query_model, query_dir, "query_model")
         if passage_dir is None:
             if not spec.passage_model.digest:
@@ -86,14 +110,23 @@ class TransformerEncoder:
         """The recipe, with the digests of the models in use."""
         return self._spec
 
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """How passages are computed. Imports torch."""
+        device = self._pick_device()
+        precision = self._precision
+        if precision == "auto":
+            precision = "bfloat16" if native_bfloat16(device) else "float32"
+        return Arithmetic(precision=precision, batch_size=self._batch_size, device=device.partition(":")[0])
+
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
         """Encode queries: float32 [n, dim].
 
         Raises:
             EncoderError: the model cannot be loaded, does not fit the recipe, or gives NaN or infinity.
         """
-        side = self._side(self._query_dir)
-        return self._encode(side, [(query,) for query in queries], self._spec.query_max_tokens)
+        side = self._side(self._query_dir, "float32")
+        return self._compute(side, self._tokenise(side, [(query,) for query in queries], self._spec.query_max_tokens))
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Encode passages: float32 [n, dim].
@@ -101,53 +134,90 @@ class TransformerEncoder:
         Raises:
             EncoderError: as `encode_queries`, and if this encoder was made for queries only.
         """
+        [vectors] = self.encode_blocks([passages])
+        return vectors
+
+    def encode_blocks(self, blocks: Iterable[Sequence[Passage]]) -> Generator[Vectors, None, None]:
+        """Encode block after block; a thread reads and tokenises the next one meanwhile. Raises as `encode_passages`."""
         if self._passage_dir is None:
             raise EncoderError(
                 f"encoder {self._spec.name} was made for queries only; give it the passage model's folder"
             )
-        form = _FORMATS[self._spec.passage_format]
-        return self._encode(self._side(self._passage_dir), [form(p) for p in passages], self._spec.passage_max_tokens)
+        side = self._side(self._passage_dir, self.arithmetic.precision)
+        form, waiting = _FORMATS[self._spec.passage_format], iter(blocks)
 
-    def _encode(self, side: _Side, segments: Sequence[tuple[str, ...]], max_tokens: int) -> Vectors:
-        """Encode texts of one or two segments, similar lengths together so that little padding is computed."""
+        def prepare() -> _Tokens | None:
+            block = next(waiting, None)
+            if block is None:
+                return None
+            return self._tokenise(side, [form(passage) for passage in block], self._spec.passage_max_tokens)
+
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokeniser") as ahead:
+            tokens = ahead.submit(prepare).result()
+            while tokens is not None:
+                following = ahead.submit(prepare)
+                yield self._compute(side, tokens)
+                tokens = following.result()
+
+    def _tokenise(self, side: _Side, segments: Sequence[tuple[str, ...]], max_tokens: int) -> _Tokens:
+        """Tokenise texts of one or two segments, and put similar lengths together so that little padding is computed."""
+        if not segments:
+            return _Tokens([], [])
+        columns = [list(column) for column in zip(*segments, strict=True)]
+        encoded = side.tokenizer(*columns, truncation=True, max_length=max_tokens)
+        lengths = np.fromiter(map(len, encoded["input_ids"]), dtype=np.int64, count=len(segments))
+        order = np.argsort(-lengths, kind="stable")  # the longest first: what does not fit into memory shows at once
+        batches = [order[start : start + self._batch_size] for start in range(0, len(order), self._batch_size)]
+        padding = {"input_ids": side.tokenizer.pad_token_id, "token_type_ids": side.tokenizer.pad_token_type_id}
+        return _Tokens(
+            [segment[-1] for segment in segments],
+            [
+                (
+                    rows,
+                    {name: _padded([ids[row] for row in rows], padding.get(name, 0)) for name, ids in encoded.items()},
+                )
+                for rows in batches
+            ],
+        )
+
+    def _compute(self, side: _Side, tokens: _Tokens) -> Vectors:
+        """Run the model over every batch: float32 [n, dim]. Results are fetched at the end: a GPU is never waited for."""
         import torch
 
-        vectors = np.empty((len(segments), self._spec.dim), dtype=np.float32)
-        order = sorted(range(len(segments)), key=lambda row: sum(map(len, segments[row])))
-        for start in range(0, len(order), self._batch_size):
-            rows = order[start : start + self._batch_size]
-            columns = [list(column) for column in zip(*(segments[row] for row in rows), strict=True)]
-            tokens = side.tokenizer(
-                *columns, truncation=True, max_length=max_tokens, padding=True, return_tensors="pt"
-            ).to(side.model.device)
-            with torch.inference_mode():
-                hidden = side.model(**tokens).last_hidden_state
-                pooled = _pool(hidden, tokens["attention_mask"], self._spec.pooling)
-                if self._spec.normalize:
-                    pooled = torch.nn.functional.normalize(pooled, dim=-1)
+        vectors = np.empty((len(tokens.texts), self._spec.dim), dtype=np.float32)
+        computed = []
+        with torch.inference_mode():
+            for _, arrays in tokens.batches:
+                batch = {name: torch.from_numpy(array).to(side.model.device) for name, array in arrays.items()}
+                pooled = _pool(side.model(**batch).last_hidden_state, batch["attention_mask"], self._spec.pooling)
+                computed.append(torch.nn.functional.normalize(pooled, dim=-1) if self._spec.normalize else pooled)
+        for (rows, _), pooled in zip(tokens.batches, computed, strict=True):
             vectors[rows] = pooled.cpu().numpy()
         finite = np.isfinite(vectors).all(axis=1)
         if not finite.all():
-            row = int(np.flatnonzero(~finite)[0])
-            raise EncoderError(f"encoder {self._spec.name}: NaN or infinity for {segments[row][-1]!r:.80}")
+            text = tokens.texts[int(np.argmin(finite))]
+            raise EncoderError(f"encoder {self._spec.name}: NaN or infinity for {text!r:.80}")
         return vectors
 
-    def _side(self, folder: Path) -> _Side:
-        if folder not in self._sides:
-            self._sides[folder] = self._load(folder)
-        return self._sides[folder]
+    def _side(self, folder: Path, precision: str) -> _Side:
+        if (folder, precision) not in self._sides:
+            self._sides[folder, precision] = self._load(folder, precision)
+        return self._sides[folder, precision]
 
-    def _load(self, folder: Path) -> _Side:
+    def _pick_device(self) -> str:
+        import torch
+
+        return ("cuda" if torch.cuda.is_available() else "cpu") if self._device == "auto" else self._device
+
+    def _load(self, folder: Path, precision: str) -> _Side:
         import torch
         from transformers import AutoModel, AutoTokenizer
 
-        device = self._device
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = self._pick_device()
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
             model, report = AutoModel.from_pretrained(
-                folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
+                folder, local_files_only=True, dtype=getattr(torch, precision), output_loading_info=True
             )
             model = model.eval().to(device)
         except (OSError, ValueError, RuntimeError) as error:
@@ -164,12 +234,28 @@ class TransformerEncoder:
         return _Side(tokenizer, model)
 
 
+def use_gpu_of(rank: int) -> None:
+    """Let `cuda` mean, in this process, the GPU whose turn it is among the ranks of this machine; without a GPU do nothing."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)) % torch.cuda.device_count())
+
+
 def _pool(hidden: Any, mask: Any, pooling: Literal["cls", "mean"]) -> Any:
-    """Reduce hidden [n, tokens, dim] to [n, dim]; mask [n, tokens] is 0 at padding."""
+    """Reduce hidden [n, tokens, dim] to float32 [n, dim]; mask [n, tokens] is 0 at padding."""
     if pooling == "cls":
-        return hidden[:, 0]
-    weights = mask.unsqueeze(-1).to(hidden.dtype)
-    return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+        return hidden[:, 0].float()
+    weights = mask.unsqueeze(-1).float()
+    return (hidden.float() * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _padded(rows: Sequence[Sequence[int]], filler: int) -> NDArray[np.int64]:
+    """Rows of different lengths as one int64 [n, longest], filled on the right."""
+    array = np.full((len(rows), max(map(len, rows))), filler, dtype=np.int64)
+    for number, row in enumerate(rows):
+        array[number, : len(row)] = row
+    return array
 
 
 def _pair(passage: Passage) -> tuple[str, ...]:

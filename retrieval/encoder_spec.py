@@ -3,14 +3,14 @@
 The recipe goes into the manifest of an index, and the index refuses any other.
 """
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from configs.digest import digest_of, incomplete, model_files, sha256_file
 from retrieval.passage import EncoderError, IndexMismatchError
 
 
@@ -45,6 +45,26 @@ class EncoderSpec(BaseModel):
     metric: Annotated[Literal["ip"], Field(description="Inner product.")] = "ip"
     dim: Annotated[int, Field(ge=1, description="Length of a vector.")]
 
+    def recipe(self) -> dict[str, Any]:
+        """What decides the vectors, flat: every field but the labels, and each model's digest for the model."""
+        fields = self.model_dump(exclude={"name", "query_model", "passage_model"})
+        digests = {"query_model.digest": self.query_model.digest, "passage_model.digest": self.passage_model.digest}
+        return fields | digests
+
+
+class Arithmetic(BaseModel):
+    """What decides the last bits of a passage's vector, beside the recipe.
+
+    It is recorded, and a build that was interrupted goes on only with the same. It is no part of the recipe: queries are
+    always encoded in float32, so that an index which a GPU built in bfloat16 can be searched on a laptop.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    precision: Literal["float32", "bfloat16"]
+    batch_size: Annotated[int, Field(ge=1, description="Passages computed together, at most.")]
+    device: Annotated[str, Field(description="Kind of device: cpu or cuda.")]
+
 
 # MedCPT as its authors use it: CLS, inner product, never normalised, short queries, articles as (title, abstract) pairs.
 MEDCPT = EncoderSpec(
@@ -72,36 +92,15 @@ MINILM_L6 = EncoderSpec(
 PRESETS: Mapping[str, EncoderSpec] = MappingProxyType({spec.name: spec for spec in (MEDCPT, MINILM_L6)})
 
 
-# What of a model folder decides its vectors, beside the weights.
-_RECIPE_FILES = (
-    "config.json",
-    "added_tokens.json",
-    "merges.txt",
-    "special_tokens_map.json",
-    "spiece.model",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
-)
-
-
 def weights_digest(folder: Path) -> str:
     """SHA-256 over the names and contents of the folder's weights, config and tokenizer files.
 
-    Where a folder has both safetensors and `.bin` weights only the former count, because only they are loaded.
-
     Raises:
-        EncoderError: the folder has no weights or no config.
+        EncoderError: the folder is not a whole model.
     """
-    weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
-    if not weights or not (folder / "config.json").is_file():
-        raise EncoderError(f"{folder}: not a model folder; expected config.json and *.safetensors or *.bin weights")
-    total = hashlib.sha256()
-    for path in [*weights, *(folder / name for name in _RECIPE_FILES if (folder / name).is_file())]:
-        with path.open("rb") as file:
-            total.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return total.hexdigest()
+    if lack := incomplete(folder):
+        raise EncoderError(f"{folder}: not a model folder: {lack}")
+    return digest_of({file.name: sha256_file(file) for file in model_files(folder)})
 
 
 def pinned(model: ModelIdentity, folder: Path, field: str) -> ModelIdentity:

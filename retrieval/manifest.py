@@ -6,22 +6,24 @@ and no host names: building the same index twice gives the same bytes.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from retrieval.encoder_spec import EncoderSpec
+from configs.digest import sha256_file
+from retrieval.encoder_spec import Arithmetic, EncoderSpec
 from retrieval.passage import IndexCorruptError, IndexMismatchError, Passage
 from retrieval.textstore import passage_line
 
 MANIFEST_FILE = "manifest.json"
-FORMAT = 1  # of the folder as a whole; `Manifest.format`
+FORMAT = 2  # of the folder as a whole; `Manifest.format`
 # Hashing this much takes well under a second, so below it every opening checks every byte.
 ALWAYS_VERIFIED_BYTES = 64 * 2**20
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+StoredType = Literal["float32", "float16"]
 
 
 class _Part(BaseModel):
@@ -29,11 +31,16 @@ class _Part(BaseModel):
 
 
 class Corpus(_Part):
-    """The passages that an index was built from, before any was dropped."""
+    """The passages that an index was built from, before any was cleaned or dropped."""
 
-    names: tuple[str, ...]
+    counts: Annotated[dict[str, int], Field(description="Passages of each corpus, in the order of their first.")]
     passages: Annotated[int, Field(ge=0)]
     sha256: Annotated[Sha256, Field(description="Over the passages' canonical lines, in order.")]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The corpora, in the order of their first passage."""
+        return tuple(self.counts)
 
 
 class FileEntry(_Part):
@@ -54,12 +61,16 @@ class RowRange(_Part):
 class Manifest(_Part):
     """The contract of an index."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     created_by: Annotated[str, Field(description="The medverify release that built the index.")]
     corpus: Corpus
+    cleaning: Annotated[dict[str, Any], Field(description="Options of the cleaning.")]
     dropped: Annotated[dict[str, int], Field(description="Passages left out, per reason.")]
     encoder: EncoderSpec
-    dtype: Literal["float32"] = "float32"
+    arithmetic: Annotated[
+        Arithmetic | None, Field(description="How the vectors were computed; null: they were given ready.")
+    ]
+    dtype: Annotated[StoredType, Field(description="How the vectors are stored.")] = "float32"
     metric: Literal["ip"] = "ip"
     rows: Annotated[int, Field(ge=1)]
     ranges: tuple[RowRange, ...]
@@ -121,7 +132,8 @@ class Manifest(_Part):
         Raises:
             IndexMismatchError: names each field that differs, what the index has and what was given.
         """
-        _refuse_differences("encoder", _recipe(self.encoder), _recipe(spec))
+        if differing := differences("encoder", self.encoder.recipe(), spec.recipe(), "the index has"):
+            raise IndexMismatchError(differing)
 
     def check_corpus(self, passages: Iterable[Passage]) -> None:
         """Refuse an index that was built from other passages than these, or from the same in another order.
@@ -129,10 +141,9 @@ class Manifest(_Part):
         Raises:
             IndexMismatchError: names each field that differs, what the index has and what was given.
         """
-        summary = CorpusSummary()
-        for passage in passages:
-            summary.add(passage)
-        _refuse_differences("corpus", self.corpus.model_dump(), summary.corpus().model_dump())
+        given = CorpusSummary.of(passages)
+        if differing := differences("corpus", self.corpus.model_dump(), given.model_dump(), "the index has"):
+            raise IndexMismatchError(differing)
 
     def check_files(self, folder: Path, *, verify: bool = True) -> None:
         """Check each file's size and, if `verify` or if the index is small, its SHA-256.
@@ -141,64 +152,67 @@ class Manifest(_Part):
             IndexCorruptError: names the first file that is missing, has another size, or has other contents.
         """
         hashed = verify or sum(entry.size for entry in self.files.values()) < ALWAYS_VERIFIED_BYTES
-        for name, entry in self.files.items():
-            path = folder / name
-            try:
-                size = path.stat().st_size
-                sha256 = _file_sha256(path) if hashed and size == entry.size else entry.sha256
-            except OSError as error:
-                raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); rebuild the index") from error
-            if size != entry.size:
-                raise IndexCorruptError(f"{path}: {size} bytes, the manifest says {entry.size}; rebuild the index")
-            if sha256 != entry.sha256:
-                raise IndexCorruptError(f"{path}: its contents do not match the manifest; rebuild the index")
+        for name in self.files:
+            self.check_file(folder, name, hashed=hashed)
+
+    def check_file(self, folder: Path, name: str, *, hashed: bool = True) -> None:
+        """Check one file's size and, if `hashed`, its SHA-256.
+
+        Raises:
+            IndexCorruptError: names the file, and what is wrong with it.
+        """
+        path, entry = folder / name, self.files[name]
+        try:
+            size = path.stat().st_size
+            sha256 = sha256_file(path) if hashed and size == entry.size else entry.sha256
+        except OSError as error:
+            raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); rebuild the index") from error
+        if size != entry.size:
+            raise IndexCorruptError(f"{path}: {size} bytes, the manifest says {entry.size}; rebuild the index")
+        if sha256 != entry.sha256:
+            raise IndexCorruptError(f"{path}: its contents do not match the manifest; rebuild the index")
 
 
 class CorpusSummary:
     """Sums up a corpus passage by passage."""
 
     def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-        self._count = 0
+        self._counts: dict[str, int] = {}
         self._hash = hashlib.sha256()
 
-    def add(self, passage: Passage) -> None:
-        """Take one more passage into account."""
-        self._names[passage.corpus] = None
-        self._count += 1
-        self._hash.update(passage_line(passage))
+    @classmethod
+    def of(cls, passages: Iterable[Passage]) -> Corpus:
+        """The summary of all of `passages`."""
+        summary = cls()
+        for _ in summary.watch(passages):
+            pass
+        return summary.corpus()
+
+    def watch(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+        """Pass the passages on, and take each into account."""
+        for passage in passages:
+            self._counts[passage.corpus] = self._counts.get(passage.corpus, 0) + 1
+            self._hash.update(passage_line(passage))
+            yield passage
 
     def corpus(self) -> Corpus:
-        """The summary so far; names in the order of their first passage."""
-        return Corpus(names=tuple(self._names), passages=self._count, sha256=self._hash.hexdigest())
+        """The summary so far."""
+        return Corpus(counts=self._counts, passages=sum(self._counts.values()), sha256=self._hash.hexdigest())
 
 
 def file_entry(path: Path) -> FileEntry:
     """Describe a finished file of an index."""
-    return FileEntry(size=path.stat().st_size, sha256=_file_sha256(path))
+    return FileEntry(size=path.stat().st_size, sha256=sha256_file(path))
 
 
-def _file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def differences(part: str, ours: dict[str, Any], given: dict[str, Any], whose: str) -> str:
+    """Each field that differs, what `ours` has and what was given; empty: none does."""
+    return "; ".join(
+        f"{part}.{field}: {whose} {ours[field]!r}, given was {given[field]!r}"
+        for field in ours
+        if ours[field] != given[field]
+    )
 
 
 def _canonical(content: Any) -> bytes:
     return json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _recipe(spec: EncoderSpec) -> dict[str, Any]:
-    """What decides the vectors, flat: every field but the labels, and each model's digest for the model."""
-    fields = spec.model_dump(exclude={"name", "query_model", "passage_model"})
-    digests = {"query_model.digest": spec.query_model.digest, "passage_model.digest": spec.passage_model.digest}
-    return fields | digests
-
-
-def _refuse_differences(part: str, ours: dict[str, Any], given: dict[str, Any]) -> None:
-    differing = [
-        f"{part}.{field}: the index has {ours[field]!r}, given was {given[field]!r}"
-        for field in ours
-        if ours[field] != given[field]
-    ]
-    if differing:
-        raise IndexMismatchError("; ".join(differing))

@@ -1,5 +1,6 @@
 """What an index holds and what a search returns."""
 
+from collections.abc import Sequence
 from typing import Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -49,7 +50,11 @@ class SourceError(RetrievalError):
 
 
 class BuildError(RetrievalError):
-    """An index cannot be built; nothing is left at the target."""
+    """An index cannot be built; the target is as it was."""
+
+
+class ShardsMissingError(BuildError):
+    """An index cannot be put together yet: vectors have still to be computed; the message names the shards."""
 
 
 class EncoderError(RetrievalError):
@@ -60,8 +65,41 @@ class VectorError(RetrievalError):
     """Vectors handed to an index have the wrong shape or type, or are not finite."""
 
 
+class BackendError(RetrievalError):
+    """A search back end cannot run here: unknown, without its device, or too little memory on it."""
+
+
 class RowError(RetrievalError):
     """A row that the index does not have, -1 included: rows never wrap around."""
+
+
+class OverloadedError(RetrievalError):
+    """More is asked than can be done soon; nothing was begun. Come back after `retry_after_s`."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class DeadlineError(RetrievalError):
+    """The answer was not there when its caller's deadline passed."""
+
+
+class UnavailableError(RetrievalError):
+    """Nobody is there to search: the retriever was closed, or its server cannot be reached or is not ready."""
+
+
+class PartialAnswerError(UnavailableError):
+    """Some rows of the index could not be searched. What the others gave is no answer, but a caller may ask to see it."""
+
+    def __init__(self, message: str, missing: Sequence[tuple[int, int]], hits: "Sequence[Sequence[Hit]]") -> None:
+        """Args:
+        missing: the rows that were not searched, as ranges `start` up to and without `stop`.
+        hits: for each query, the best of the rows that were; may be empty.
+        """
+        super().__init__(message)
+        self.missing = tuple(missing)
+        self.hits = hits
 
 
 class FaissInstallError(RetrievalError):

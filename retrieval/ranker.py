@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.encoder import Encoder, Vectors
-from retrieval.passage import IndexMismatchError
+from retrieval.passage import IndexMismatchError, UnavailableError
+from retrieval.stats import Histogram
 
 
 class Ranking(NamedTuple):
@@ -19,6 +20,26 @@ class Ranking(NamedTuple):
 
     rows: NDArray[np.int64]  # [m]
     scores: NDArray[np.float32]  # [m], descending
+
+
+class MissingRowsError(UnavailableError):
+    """Some rows of the index could not be searched. Carries what the others gave, so that no retry is needed to see it."""
+
+    def __init__(
+        self,
+        message: str,
+        missing: Sequence[tuple[int, int]],
+        scores: NDArray[np.float32],
+        rows: NDArray[np.int64],
+    ) -> None:
+        """Args:
+        missing: ranges of rows, ascending: `start` up to and without `stop`.
+        scores: float32 [q, k'], as from a search of the other rows; k' may be 0.
+        rows: int64 [q, k'].
+        """
+        super().__init__(message)
+        self.missing = tuple(missing)
+        self.rankings = [Ranking(*pair) for pair in zip(rows, scores, strict=True)]
 
 
 class Ranker(Protocol):
@@ -37,7 +58,11 @@ class Ranker(Protocol):
     def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
         """The best `min(k, rows)` rows of each query, or fewer where the profile finds no more.
 
-        What is found for one query does not depend on the other queries of the batch beyond the last bits of their vectors.
+        What is found for one query does not depend on the other queries of the batch beyond the last bits of their vectors, and
+        its first j rows are what `k = j` gives: callers with different k share a batch.
+
+        Raises:
+            MissingRowsError: not all rows could be searched.
         """
         ...
 
@@ -71,9 +96,13 @@ class DenseRanker:
         if encoder.spec.dim != index.dim:
             raise IndexMismatchError(f"encoder.dim: the index has {index.dim}, given was {encoder.spec.dim}")
         self.digest = digest
+        self.stages = {"encode": Histogram(), "search": Histogram()}
         self._encoder = encoder
         self._index = index
 
     def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
-        scores, rows = self._index.search(self._encoder.encode_queries(queries), k)
+        with self.stages["encode"].timed():
+            vectors = self._encoder.encode_queries(queries)
+        with self.stages["search"].timed():
+            scores, rows = self._index.search(vectors, k)
         return [Ranking(*pair) for pair in zip(rows, scores, strict=True)]

@@ -2,7 +2,7 @@
 
 import typer
 
-from medverify.cli import demo, index, inspect, score, serve, verify
+from medverify.cli import bench, demo, index, inspect, plan, retrieve, score, serve, verify
 
 app = typer.Typer(
     name="medverify",
@@ -14,8 +14,14 @@ app = typer.Typer(
 )
 config = typer.Typer(help="What is in force, and where it came from.", no_args_is_help=True)
 config.command("show")(inspect.show_config)
-indexes = typer.Typer(help="Build an index of passages.", no_args_is_help=True)
+indexes = typer.Typer(help="Build an index of passages, look into it, check it.", no_args_is_help=True)
 indexes.command("build")(index.build)
+indexes.command("plan")(plan.plan)
+indexes.command("bench")(bench.bench)
+retrieval = typer.Typer(help=retrieve.HELP, no_args_is_help=True)
+retrieval.command("serve")(retrieve.serve)
+indexes.command("info")(index.info)
+indexes.command("verify")(index.verify)
 
 app.command()(demo.demo)
 app.command()(verify.verify)
@@ -27,3 +33,4 @@ app.command()(inspect.doctor)
 app.command()(inspect.schema)
 app.add_typer(config, name="config")
 app.add_typer(indexes, name="index")
+app.add_typer(retrieval, name="retrieve")

@@ -2,7 +2,6 @@
 
 import json
 import os
-from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -11,10 +10,9 @@ from rich.table import Table
 from configs.catalogue import load_catalogue
 from configs.doctor import diagnose
 from configs.locate import ModelNotAvailableError, locate
-from medverify.cli.common import BAD_INPUT, ConfigOption, SetOption, out, settings_from
+from medverify.cli.common import BAD_INPUT, ConfigOption, JsonOption, SetOption, out, settings_from
 from verifier.types import json_schemas
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 _MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "missing": "[red]missing[/]"}
 
 

@@ -28,7 +28,7 @@ COMMANDS = list(commands())
 def test_the_list_of_commands() -> None:
     assert {" ".join(path) for path, _ in COMMANDS} == {
         "", "demo", "verify", "search", "serve", "score", "models", "doctor", "schema",
-        "config", "config show", "index", "index build",
+        "config", "config show", "index", "index build", "index info", "index verify", "index plan",
     }  # fmt: skip
 
 
@@ -272,3 +272,19 @@ def test_what_cannot_be_scored_is_bad_input(
     assert result.exit_code == 2
     assert message in result.stderr
     assert not result.stdout
+
+
+# ---- index plan ------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_for_a_table_and_for_programs(cli: Cli) -> None:
+    table = cli("index", "plan", "--rows", "24000000")
+    assert table.exit_code == 0
+    assert "36.9" in table.stdout  # GB in fp16
+    lines = [json.loads(line) for line in cli("index", "plan", "--rows", "24000000", "--json").stdout.splitlines()]
+    found = next(line for line in lines if line["machine"].startswith("H200") and line["profile"] == "fp16")
+    assert (found["bytes"], found["devices"], found["batch"]) == (36_864_000_000, 1, 64)
+
+
+def test_an_index_of_nothing_is_not_planned(cli: Cli) -> None:
+    assert cli("index", "plan", "--rows", "0").exit_code == 2

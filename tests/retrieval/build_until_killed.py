@@ -1,4 +1,4 @@
-"""Start a build and hang in the middle of it. Run by test_build.py, which kills it. Arguments: target, marker file."""
+"""Build an index slowly. Run by test_build.py, which kills it. Arguments: target, seconds that a shard takes."""
 
 import sys
 import time
@@ -12,15 +12,10 @@ from retrieval.encoder import Vectors
 from retrieval.passage import Passage
 
 
-class HangingEncoder(FakeEncoder):
-    calls = 0
-
+class SlowEncoder(FakeEncoder):
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
-        self.calls += 1
-        if self.calls == 2:
-            Path(sys.argv[2]).touch()
-            time.sleep(60)
+        time.sleep(float(sys.argv[2]))
         return super().encode_passages(passages)
 
 
-build_index(passages(), HangingEncoder(), Path(sys.argv[1]), overwrite=True)
+build_index(passages(), SlowEncoder(), Path(sys.argv[1]), overwrite=True, shard_rows=20)

@@ -2,13 +2,13 @@
 
 import hashlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
 
 from retrieval.encoder import Vectors
-from retrieval.encoder_spec import EncoderSpec, ModelIdentity
+from retrieval.encoder_spec import Arithmetic, EncoderSpec, ModelIdentity
 from retrieval.passage import Passage
 
 DIM = 16
@@ -43,6 +43,7 @@ class FakeEncoder:
 
     def __init__(self, spec: EncoderSpec = SPEC) -> None:
         self.spec = spec
+        self.arithmetic = Arithmetic(precision="float32", batch_size=1, device="cpu")
         self.batches: list[list[str]] = []
         self.busy = threading.Event()
         self.gate = threading.Event()
@@ -61,6 +62,10 @@ class FakeEncoder:
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         return np.stack([embed(f"{passage.title} {passage.text}") for passage in passages])
+
+    def encode_blocks(self, blocks: Iterable[Sequence[Passage]]) -> Generator[Vectors, None, None]:
+        for block in blocks:
+            yield self.encode_passages(block)
 
 
 def passages(count: int = 300) -> Iterator[Passage]:

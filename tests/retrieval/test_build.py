@@ -1,33 +1,47 @@
 import os
+import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from retrieval_fakes import SPEC, FakeEncoder, passages
 
-from retrieval.build import build_index
+from retrieval.build import build_index, build_rank, finish_index
 from retrieval.encoder import Vectors
 from retrieval.encoder_spec import ModelIdentity
-from retrieval.manifest import Manifest
-from retrieval.passage import BuildError, Passage, VectorError
+from retrieval.manifest import Manifest, StoredType
+from retrieval.passage import BuildError, Passage, ShardsMissingError, VectorError
+from retrieval.progress import Progress
+from retrieval.shards import open_shards
 from retrieval.textstore import TextStore
 
-FILES = ["index.faiss", "manifest.json", "offsets.npy", "passages.jsonl"]
+FILES = ["manifest.json", "offsets.npy", "passages.jsonl", "vectors/00000.npy"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-class BrokenEncoder(FakeEncoder):
+class StoppingEncoder(FakeEncoder):
+    """Encodes a number of shards (of one block each), and then no more."""
+
+    def __init__(self, shards: int) -> None:
+        super().__init__()
+        self.left = shards
+
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
-        raise RuntimeError("out of memory")
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("out of memory")
+        return super().encode_passages(passages)
 
 
 def test_two_builds_give_the_same_bytes(built: Path, tmp_path: Path, encoder: FakeEncoder) -> None:
@@ -54,12 +68,17 @@ def test_empty_and_duplicate_texts_are_dropped_and_counted(tmp_path: Path, encod
     manifest.check_corpus(found)
 
 
-def test_progress_is_reported(tmp_path: Path, encoder: FakeEncoder) -> None:
-    reports: list[tuple[int, int]] = []
-    build_index(
-        passages(300), encoder, tmp_path / "index", on_progress=lambda done, total: reports.append((done, total))
-    )
-    assert reports == [(128, 300), (256, 300), (300, 300)]
+def test_progress_counts_what_earlier_runs_have_done(tmp_path: Path, encoder: FakeEncoder) -> None:
+    reports: list[Progress] = []
+    build_index(passages(300), encoder, tmp_path / "index", shard_rows=100, on_progress=reports.append)
+    assert [(report.rows, report.total) for report in reports] == [(100, 300), (200, 300), (300, 300)]
+    assert reports[0].seconds_left > reports[-1].seconds_left == 0
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        build_index(passages(300), StoppingEncoder(shards=2), tmp_path / "again", shard_rows=100)
+    reports.clear()
+    build_index(passages(300), encoder, tmp_path / "again", shard_rows=100, on_progress=reports.append)
+    assert [(report.rows, report.total) for report in reports] == [(300, 300)]
 
 
 def test_an_existing_index_is_replaced_only_when_asked(tmp_path: Path, encoder: FakeEncoder) -> None:
@@ -100,8 +119,6 @@ def broken_source() -> Iterator[Passage]:
             BuildError,
             "two passages with the id '1'",
         ),
-        (list(passages(3)), BrokenEncoder(), RuntimeError, "out of memory"),
-        (list(passages(3)), FakeEncoder(SPEC.model_copy(update={"dim": 9})), BuildError, r"expected vectors \[3, 9\]"),
         (
             list(passages(3)),
             FakeEncoder(SPEC.model_copy(update={"query_model": ModelIdentity(name="x")})),
@@ -119,46 +136,186 @@ def test_a_failed_build_leaves_nothing(
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-def test_vectors_that_are_not_finite_are_never_indexed(tmp_path: Path) -> None:
-    class NanEncoder(FakeEncoder):
+def test_an_encoder_that_breaks_leaves_the_target_alone(tmp_path: Path, built: Path) -> None:
+    target = tmp_path / "index"
+    wrong = FakeEncoder(SPEC.model_copy(update={"dim": 9}))
+    for encoder, error in ((StoppingEncoder(0), "out of memory"), (wrong, r"expected vectors \[300, 9\]")):
+        with pytest.raises((RuntimeError, BuildError), match=error):
+            build_index(passages(), encoder, target, fresh=True)
+        assert not target.exists()
+    build_index(passages(), FakeEncoder(), target, fresh=True)
+    assert contents(target) == contents(built)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [".index.lock", "index"]
+
+
+def test_a_build_goes_on_where_it_was_interrupted(tmp_path: Path, encoder: FakeEncoder) -> None:
+    build_index(passages(), encoder, tmp_path / "unbroken", shard_rows=70)
+    target = tmp_path / "index"
+    for shards in (1, 0, 2):
+        with pytest.raises(RuntimeError, match="out of memory"):
+            build_index(passages(), StoppingEncoder(shards), target, shard_rows=70)
+    with pytest.raises(ShardsMissingError, match=r"2 of 5 shards .*\(vectors/00003\.npy, vectors/00004\.npy\)"):
+        finish_index(target)
+    build_index(passages(), StoppingEncoder(2), target, shard_rows=70)
+    assert contents(target) == contents(tmp_path / "unbroken")
+    assert len(Manifest.load(target).ranges) == 5
+    with pytest.raises(BuildError, match="no unfinished build"):
+        finish_index(target)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"passages": passages(299)}, r"corpus\.passages: it has 300, given was 299; corpus\.sha256"),
+        ({"passages": reversed(list(passages()))}, r"corpus\.sha256"),
+        ({"encoder": FakeEncoder(SPEC.model_copy(update={"pooling": "cls"}))}, r"build\.encoder: .*'cls'"),
+        ({"dtype": "float16"}, r"build\.dtype: it has 'float32', given was 'float16'"),
+        ({"shard_rows": 50}, r"build\.shard_rows: it has 70, given was 50"),
+    ],
+)
+def test_an_unfinished_build_of_something_else_is_never_continued(
+    tmp_path: Path, encoder: FakeEncoder, change: dict[str, Any], complaint: str
+) -> None:
+    target = tmp_path / "index"
+    with pytest.raises(RuntimeError, match="out of memory"):
+        build_index(passages(), StoppingEncoder(1), target, shard_rows=70)
+    given: dict[str, Any] = {"passages": list(passages()), "encoder": encoder, "shard_rows": 70} | change
+    given["passages"] = list(given["passages"])
+    with pytest.raises(BuildError, match=rf"unfinished build of something else.*{complaint}"):
+        build_index(out_folder=target, **given)
+    build_index(passages(), StoppingEncoder(4), target, shard_rows=70)  # still there, and still going on
+    with pytest.raises(RuntimeError, match="out of memory"):
+        build_index(passages(), StoppingEncoder(1), target, shard_rows=70, overwrite=True)
+    manifest = build_index(out_folder=target, fresh=True, overwrite=True, **given)
+    manifest.check_corpus(given["passages"])
+
+
+def test_another_arithmetic_is_another_build(tmp_path: Path, encoder: FakeEncoder) -> None:
+    with pytest.raises(RuntimeError, match="out of memory"):
+        build_index(passages(), StoppingEncoder(1), tmp_path / "index", shard_rows=70)
+    encoder.arithmetic = encoder.arithmetic.model_copy(update={"precision": "bfloat16"})
+    with pytest.raises(BuildError, match=r"build\.arithmetic: .*'bfloat16'"):
+        build_index(passages(), encoder, tmp_path / "index", shard_rows=70)
+
+
+def test_half_precision(tmp_path: Path, built: Path, encoder: FakeEncoder) -> None:
+    manifest = build_index(passages(), encoder, tmp_path / "index", dtype="float16")
+    [half], [full] = open_shards(tmp_path / "index", manifest), open_shards(built, Manifest.load(built))
+    assert (half.dtype, full.dtype, manifest.dtype) == (np.float16, np.float32, "float16")
+    np.testing.assert_array_equal(half, full)  # small integers
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "complaint"),
+    [
+        (np.nan, "float32", "row 0 has NaN or infinity"),
+        (np.inf, "float16", "row 0 has NaN or infinity"),
+        (70_000, "float16", "row 0 has a number too large for float16"),
+    ],
+)
+def test_vectors_that_cannot_be_stored_are_never_indexed(
+    tmp_path: Path, value: float, dtype: StoredType, complaint: str
+) -> None:
+    class ConstantEncoder(FakeEncoder):
         def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
-            return np.full((len(passages), SPEC.dim), np.nan, dtype=np.float32)
+            return np.full((len(passages), SPEC.dim), value, dtype=np.float32)
 
-    with pytest.raises(VectorError, match="NaN"):
-        build_index(passages(3), NanEncoder(), tmp_path / "index")
+    with pytest.raises(VectorError, match=complaint):
+        build_index(passages(3), ConstantEncoder(), tmp_path / "index", dtype=dtype)
+    assert not (tmp_path / "index").exists()
 
 
-@pytest.fixture
-def killed(tmp_path: Path, built: Path) -> Path:
-    """A folder with a finished index of other passages, and what a killed rebuild of it leaves."""
-    target, marker = tmp_path / "index", tmp_path / "marker"
-    build_index(passages(7), FakeEncoder(), target)
+# ---- several ranks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [(0, 1), (0, 2, 1), (0, 3, 1, 2)])
+def test_ranks_give_the_same_index_as_one_process(tmp_path: Path, encoder: FakeEncoder, order: tuple[int, ...]) -> None:
+    build_index(passages(), encoder, tmp_path / "alone", shard_rows=40)
+    target, world = tmp_path / "index", len(order)
+    for rank in order[:-1]:
+        assert build_rank(passages(), encoder, target, rank, world, shard_rows=40) is None
+    with pytest.raises(ShardsMissingError, match=r"vectors/0000"):
+        finish_index(target)
+    manifest = build_rank(passages(), encoder, target, order[-1], world, shard_rows=40)
+    assert manifest == Manifest.load(target)
+    assert contents(target) == contents(tmp_path / "alone")
+
+
+def test_ranks_at_the_same_time(tmp_path: Path, encoder: FakeEncoder) -> None:
+    build_index(passages(), encoder, tmp_path / "alone", shard_rows=20)
+    target = tmp_path / "index"
+
+    def work(rank: int) -> Manifest | None:
+        return build_rank(passages(), FakeEncoder(), target, rank, 3, shard_rows=20)
+
+    with ThreadPoolExecutor(3) as pool:
+        manifests = list(pool.map(work, (2, 1, 0)))
+    assert any(manifests)
+    assert contents(target) == contents(tmp_path / "alone")
+
+
+def test_a_rank_with_other_options_or_outside_the_world_is_refused(tmp_path: Path, encoder: FakeEncoder) -> None:
+    build_rank(passages(), encoder, tmp_path / "index", 0, 2, shard_rows=40)
+    with pytest.raises(BuildError, match=r"build\.dtype"):
+        build_rank(passages(), encoder, tmp_path / "index", 1, 2, shard_rows=40, dtype="float16")
+    for rank, world in ((2, 2), (-1, 2), (0, 0)):
+        with pytest.raises(BuildError, match="expected a rank"):
+            build_rank(passages(), encoder, tmp_path / "index", rank, world)
+
+
+# ---- killed ----------------------------------------------------------------------------------------------------------
+
+
+def start(target: Path, *arguments: str) -> subprocess.Popen[bytes]:
     here = Path(__file__).parent
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(here.parents[1]), str(here)])}
-    child = subprocess.Popen(
-        [sys.executable, str(here / "build_until_killed.py"), str(target), str(marker)], env=environment
-    )
+    script = str(here / "build_until_killed.py")
+    return subprocess.Popen([sys.executable, script, str(target), *arguments], env=environment)
+
+
+def wait_for(condition: Callable[[], bool], child: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert child.poll() is None, "the build ended before it could be killed"
+        assert time.monotonic() < deadline, "the build never got there"
+        time.sleep(0.001)
+
+
+def test_a_killed_build_changes_nothing_and_holds_off_others_while_it_lives(tmp_path: Path, built: Path) -> None:
+    target = tmp_path / "index"
+    build_index(passages(7), FakeEncoder(), target)
+    child = start(target, "60")
     try:
-        deadline = time.monotonic() + 30
-        while not marker.exists():
-            assert child.poll() is None, "the build ended before it could be killed"
-            assert time.monotonic() < deadline, "the build never got to its middle"
-            time.sleep(0.01)
+        wait_for((tmp_path / ".index.building" / "plan.json").exists, child)
         with pytest.raises(BuildError, match="another process is building"):
-            build_index(passages(), FakeEncoder(), target, overwrite=True)
+            build_index(passages(), FakeEncoder(), target, overwrite=True, shard_rows=20)
+        with pytest.raises(BuildError, match="another process is building"):
+            build_index(passages(), FakeEncoder(), target, overwrite=True, fresh=True)
     finally:
-        child.send_signal(signal.SIGKILL)
+        child.kill()
         child.wait()
-    return target
+    assert Manifest.load(target).rows == 7
+    Manifest.load(target).check_files(target)
+    build_index(passages(), FakeEncoder(), target, overwrite=True, fresh=True)
+    assert contents(target) == contents(built)
+    assert not (tmp_path / ".index.building").exists()
 
 
-def test_a_killed_build_changes_nothing_and_the_next_gives_the_same_bytes(killed: Path, built: Path) -> None:
-    assert (killed.parent / ".index.building" / "passages.jsonl").exists()
-    assert Manifest.load(killed).rows == 7
-    Manifest.load(killed).check_files(killed)
-    build_index(passages(), FakeEncoder(), killed, overwrite=True)
-    assert contents(killed) == contents(built)
-    assert not (killed.parent / ".index.building").exists()
+@pytest.mark.parametrize("seed", range(10))
+def test_killed_at_a_random_moment_it_ends_with_the_same_bytes(tmp_path: Path, seed: int) -> None:
+    build_index(passages(), FakeEncoder(), tmp_path / "unbroken", shard_rows=20)
+    target = tmp_path / "index"
+    child = start(target, "0.01")
+    wait_for((tmp_path / ".index.lock").exists, child)
+    time.sleep(random.Random(seed).random() * 0.35)  # the work takes about as long as this
+    child.kill()
+    child.wait()
+    if target.exists():  # this moment came after the end
+        assert contents(target) == contents(tmp_path / "unbroken")
+        shutil.rmtree(target)
+    build_index(passages(), FakeEncoder(), target, shard_rows=20)
+    assert contents(target) == contents(tmp_path / "unbroken")
+    assert not (tmp_path / ".index.building").exists()
 
 
 def test_an_index_set_aside_by_a_killed_build_comes_back(built: Path, tmp_path: Path, encoder: FakeEncoder) -> None:

@@ -47,7 +47,7 @@ async def test_hits_are_those_of_brute_force(retriever: LocalRetriever, built: P
     contract: Retriever = retriever
     for query, k in (("drug 17 lowers", 3), ("marker", 10), ("nothing known", 1)):
         assert plain(await contract.search(query, k)) == expected(query, k)
-    assert contract.digest == Manifest.load(built).digest == retriever.manifest.digest
+    assert contract.digest == Manifest.load(built).digest
 
 
 async def test_k_beyond_the_index_gives_every_passage_once(retriever: LocalRetriever) -> None:
@@ -98,7 +98,10 @@ async def test_what_arrives_during_a_batch_is_the_next_batch(retriever: LocalRet
     assert plain(await first) == expected("drug 0", 1)
     assert [plain(hits) for hits in results] == [expected(f"drug {n}", 1 + n % 4) for n in range(40)]
     assert plain(await twin) == expected("drug 3", 2)
-    assert encoder.batches == [["drug 0"], [f"drug {number}" for number in range(40)]]  # the twin is not encoded again
+    assert encoder.batches == [
+        ["drug 0"],
+        [f"drug {number}" for number in range(1, 40)],
+    ]  # the twins are not encoded again
 
 
 async def test_batches_are_bounded(retriever: LocalRetriever, encoder: FakeEncoder) -> None:
@@ -107,7 +110,7 @@ async def test_batches_are_bounded(retriever: LocalRetriever, encoder: FakeEncod
     await asyncio.sleep(0.05)
     encoder.gate.set()
     await asyncio.gather(first, *others)
-    assert [len(batch) for batch in encoder.batches] == [1, 256, 44]
+    assert [len(batch) for batch in encoder.batches] == [1, 256, 43]  # one of them was in work already
 
 
 async def test_cancelled_callers_cost_nothing(retriever: LocalRetriever, encoder: FakeEncoder) -> None:
@@ -205,7 +208,7 @@ def test_another_encoder_is_refused(built: Path) -> None:
             LocalRetriever.open(built, FakeEncoder(SPEC.model_copy(update=change)))
 
 
-@pytest.mark.parametrize("name", ["index.faiss", "offsets.npy", "passages.jsonl", "manifest.json"])
+@pytest.mark.parametrize("name", ["vectors/00000.npy", "offsets.npy", "passages.jsonl", "manifest.json"])
 def test_damage_is_noticed_when_opening(built: Path, tmp_path: Path, encoder: FakeEncoder, name: str) -> None:
     folder = Path(shutil.copytree(built, tmp_path / "copy"))
     content = bytearray((folder / name).read_bytes())
@@ -221,11 +224,11 @@ def test_rows_that_do_not_fit_together(built: Path, tmp_path: Path, encoder: Fak
     """Files that each match their checksum, from two indexes."""
     folder = Path(shutil.copytree(built, tmp_path / "copy"))
     other = build_index(passages(10), encoder, tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "index.faiss", folder)
+    shutil.copy(tmp_path / "other" / "vectors/00000.npy", folder / "vectors")
     manifest = Manifest.load(folder)
-    files = manifest.files | {"index.faiss": other.files["index.faiss"]}
+    files = manifest.files | {"vectors/00000.npy": other.files["vectors/00000.npy"]}
     manifest.model_copy(update={"files": files}).save(folder)
-    with pytest.raises(IndexCorruptError, match="10 vectors, 300 passages and 300 rows"):
+    with pytest.raises(IndexCorruptError, match=r"expected float32 \[300, 16\] in C order, found float32 \[10, 16\]"):
         LocalRetriever.open(folder, encoder)
 
 

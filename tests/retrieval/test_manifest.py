@@ -73,7 +73,7 @@ def test_another_corpus_is_refused(built: Path) -> None:
         manifest.check_corpus(reversed(list(passages())))
 
 
-@pytest.mark.parametrize("name", ["index.faiss", "offsets.npy", "passages.jsonl"])
+@pytest.mark.parametrize("name", ["vectors/00000.npy", "offsets.npy", "passages.jsonl"])
 def test_damaged_files_are_named(folder: Path, name: str) -> None:
     manifest, path = Manifest.load(folder), folder / name
     whole = path.read_bytes()
@@ -95,20 +95,20 @@ def test_damaged_files_are_named(folder: Path, name: str) -> None:
 
 
 def test_contents_of_a_large_index_are_hashed_on_request(folder: Path) -> None:
-    manifest, path = Manifest.load(folder), folder / "index.faiss"
+    manifest, path = Manifest.load(folder), folder / "vectors/00000.npy"
     with path.open("r+b") as file:
         file.truncate(65 * 2**20)  # sparse: costs no disk
-    entry = manifest.files["index.faiss"].model_copy(update={"size": 65 * 2**20})
-    manifest = manifest.model_copy(update={"files": manifest.files | {"index.faiss": entry}})
+    entry = manifest.files["vectors/00000.npy"].model_copy(update={"size": 65 * 2**20})
+    manifest = manifest.model_copy(update={"files": manifest.files | {"vectors/00000.npy": entry}})
     manifest.check_files(folder, verify=False)
-    with pytest.raises(IndexCorruptError, match=r"index\.faiss: its contents do not match"):
+    with pytest.raises(IndexCorruptError, match=r"vectors/00000\.npy: its contents do not match"):
         manifest.check_files(folder, verify=True)
 
 
 def test_a_damaged_manifest_is_named(folder: Path) -> None:
     path = folder / "manifest.json"
     content = json.loads(path.read_text("utf-8"))
-    for damaged in (b"", b"[]", b"{}", b"\xff", b'{"digest": "", "manifest": {"format": 1}}'):
+    for damaged in (b"", b"[]", b"{}", b"\xff", b'{"digest": "", "manifest": {"format": 2}}'):
         path.write_bytes(damaged)
         with pytest.raises(IndexCorruptError, match=r"manifest\.json: not a manifest"):
             Manifest.load(folder)
@@ -116,9 +116,9 @@ def test_a_damaged_manifest_is_named(folder: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(IndexCorruptError, match=r"manifest\.json: does not match its own digest"):
         Manifest.load(folder)
-    content["manifest"]["format"] = 2
+    content["manifest"]["format"] = 1
     path.write_text(json.dumps(content))
-    with pytest.raises(IndexMismatchError, match="format: the index has 2, this release reads 1"):
+    with pytest.raises(IndexMismatchError, match="format: the index has 1, this release reads 2"):
         Manifest.load(folder)
     path.unlink()
     with pytest.raises(IndexCorruptError, match=r"manifest\.json: cannot be read .*is .* an index\?"):

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
+from configs.precision import native_bfloat16
 from verifier.engines.base import EngineError
 from verifier.engines.packed_linear import pack_linears
 from verifier.engines.slots import ATTENTION
@@ -66,8 +67,4 @@ def pick_dtype(setting: str, device: torch.device) -> torch.dtype:
     """The precision of a setting; `auto` is bfloat16 where the hardware multiplies it natively, else float32."""
     if setting != "auto":
         return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[setting]
-    if device.type == "cuda":
-        return torch.bfloat16
-    # Without native instructions bfloat16 on a CPU is several times slower than float32.
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if native else torch.float32
+    return torch.bfloat16 if native_bfloat16(device.type) else torch.float32

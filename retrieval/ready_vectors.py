@@ -1,0 +1,143 @@
+"""Build an index from vectors that somebody else computed, such as NCBI's MedCPT vectors of PubMed.
+
+There is nothing to resume: a build that is killed leaves the target as it was, and the next one starts over, at the speed of
+the disk.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.build import SHARD_ROWS, release
+from retrieval.cleaner import Cleaner, FirstOfEachText
+from retrieval.encoder_spec import EncoderSpec
+from retrieval.manifest import CorpusSummary, FileEntry, Manifest, StoredType, file_entry
+from retrieval.passage import BuildError, Passage, VectorError
+from retrieval.shards import plan_ranges, write_shard
+from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStoreWriter
+from retrieval.unique_ids import UniqueIds
+from retrieval.workspace import Workspace
+
+Block = tuple[Sequence[Passage], NDArray[Any]]
+
+
+def build_from_vectors(
+    blocks: Iterable[Block],
+    spec: EncoderSpec,
+    out_folder: Path,
+    *,
+    cleaner: Cleaner | None = None,
+    dtype: StoredType = "float32",
+    shard_rows: int = SHARD_ROWS,
+    overwrite: bool = False,
+) -> Manifest:
+    """Index passages whose vectors are given, and return the manifest.
+
+    Args:
+        blocks: passages with their vectors, float16 or float32 [n, dim], a block at a time; passages that the cleaner drops
+            lose their vector as well.
+        spec: the recipe that computed the vectors, pinned; it is believed here and shown by `medverify index verify`.
+
+    The other arguments are those of `build.build_index`. Memory: a shard of vectors, a block, and 8 bytes a passage.
+
+    Raises:
+        BuildError: as `build.build_index`.
+        VectorError: a block whose vectors do not fit its passages or the recipe; NaN or infinity.
+    """
+    if not (spec.query_model.digest and spec.passage_model.digest):
+        raise BuildError(f"encoder {spec.name} is not pinned: its spec has no weight digests")
+    workspace = Workspace(out_folder)
+    with workspace.locked():
+        workspace.check_target(overwrite)
+        workspace.clear()
+        try:
+            manifest = _write(
+                workspace.index, blocks, spec, cleaner=cleaner or FirstOfEachText(), dtype=dtype, shard_rows=shard_rows
+            )
+            manifest.save(workspace.index)
+            workspace.publish()
+        except BaseException:
+            workspace.remove()
+            raise
+    return manifest
+
+
+def _write(
+    folder: Path, blocks: Iterable[Block], spec: EncoderSpec, *, cleaner: Cleaner, dtype: StoredType, shard_rows: int
+) -> Manifest:
+    summary, ids, shards = CorpusSummary(), UniqueIds(), _Shards(folder, spec.dim, dtype, shard_rows)
+    pending = deque[tuple[tuple[str, str], NDArray[Any]]]()
+    with TextStoreWriter(folder) as store:
+        for passage in cleaner.kept(summary.watch(_unzipped(blocks, spec.dim, pending))):
+            ids.add(passage)
+            store.append(passage)
+            shards.append(_vector_of(passage, pending))
+    ids.check(folder)
+    corpus, dropped = summary.corpus(), dict(cleaner.counts)
+    if shards.rows == 0:
+        raise BuildError(f"nothing to index: of {corpus.passages} passages, dropped {dropped}")
+    texts = {name: file_entry(folder / name) for name in (PASSAGES_FILE, OFFSETS_FILE)}
+    return Manifest(
+        created_by=release(),
+        corpus=corpus,
+        cleaning=cleaner.options.model_dump(mode="json"),
+        dropped=dropped,
+        encoder=spec,
+        arithmetic=None,
+        dtype=dtype,
+        rows=shards.rows,
+        files=texts | shards.finished(),
+        ranges=plan_ranges(shards.rows, shard_rows),
+    )
+
+
+def _unzipped(
+    blocks: Iterable[Block], dim: int, pending: deque[tuple[tuple[str, str], NDArray[Any]]]
+) -> Iterator[Passage]:
+    """The passages one by one; each has its vector put into `pending` first."""
+    for passages, vectors in blocks:
+        if vectors.shape != (len(passages), dim) or vectors.dtype not in (np.float32, np.float16):
+            found = f"{vectors.dtype} {list(vectors.shape)}"
+            raise VectorError(f"{len(passages)} passages: expected float vectors of {dim} dimensions, found {found}")
+        for passage, vector in zip(passages, vectors, strict=True):
+            pending.append(((passage.corpus, passage.id), vector))
+            yield passage
+
+
+def _vector_of(passage: Passage, pending: deque[tuple[tuple[str, str], NDArray[Any]]]) -> NDArray[Any]:
+    """The vector of a passage that was kept. What waits before it belonged to passages that were dropped."""
+    while pending:
+        identity, vector = pending.popleft()
+        if identity == (passage.corpus, passage.id):
+            return vector
+    raise BuildError(f"the cleaner gave back {passage.id!r} of {passage.corpus!r} out of order: it has no vector")
+
+
+class _Shards:
+    """Vectors row by row, written a shard at a time."""
+
+    def __init__(self, folder: Path, dim: int, dtype: StoredType, shard_rows: int) -> None:
+        self.rows = 0
+        self._folder, self._dtype = folder, dtype
+        self._buffer = np.empty((shard_rows, dim), dtype=np.float32)
+        self._files: dict[str, FileEntry] = {}
+
+    def append(self, vector: NDArray[Any]) -> None:
+        self._buffer[self.rows % len(self._buffer)] = vector
+        self.rows += 1
+        if self.rows % len(self._buffer) == 0:
+            self._flush()
+
+    def finished(self) -> dict[str, FileEntry]:
+        """Write what is left; all files, by name."""
+        if self.rows % len(self._buffer):
+            self._flush()
+        return self._files
+
+    def _flush(self) -> None:
+        part = plan_ranges(self.rows, len(self._buffer))[-1]
+        self._files[part.file] = write_shard(self._folder, part, self._buffer[: part.stop - part.start], self._dtype)

@@ -1,0 +1,127 @@
+"""Where an index is built: a hidden sibling of the target, renamed to the target when everything in it is finished.
+
+    .NAME.lock       held while the work folder is set up, and while its index is put in place
+    .NAME.building   the work folder: `index` is what becomes the target, `plan.json` says what is being built,
+                     `done` has a marker for each finished shard, and `ranks/R.lock` is held by who encodes for rank R
+    .NAME.retired    the index that is being replaced, between two renames
+
+Locks are the kernel's: they go with the process that held them, however it ends.
+"""
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from configs.durable import sync
+from retrieval.manifest import MANIFEST_FILE
+from retrieval.passage import BuildError
+from retrieval.shards import VECTORS_FOLDER
+
+_RANKS_FOLDER = "ranks"
+
+
+class Workspace:
+    """The paths of one build, and how the result gets to its place."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target.resolve()
+        self.folder = self.target.with_name(f".{self.target.name}.building")
+        self.index = self.folder / "index"
+        self.done = self.folder / "done"
+        self.plan = self.folder / "plan.json"
+        self._retired = self.target.with_name(f".{self.target.name}.retired")
+        self._lock_file = self.target.with_name(f".{self.target.name}.lock")
+
+    @contextmanager
+    def locked(self, *, wait: bool = False) -> Iterator[None]:
+        """Be the only one to set up the work folder or to put it in place.
+
+        The empty lock file stays behind: if it were removed, two builds could each hold a lock on a file of that name.
+
+        Raises:
+            BuildError: another process holds the lock, and not `wait`.
+        """
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        with _held(self._lock_file, wait) as held:
+            if not held:
+                raise self._busy()
+            yield
+
+    @contextmanager
+    def rank(self, rank: int) -> Iterator[None]:
+        """Be the only one that encodes for this rank.
+
+        Raises:
+            BuildError: another process does already.
+        """
+        with _held(self.folder / _RANKS_FOLDER / f"{rank}.lock", wait=False) as held:
+            if not held:
+                raise self._busy()
+            yield
+
+    def check_target(self, overwrite: bool) -> None:
+        """Refuse a target that is something else, or that is there already and not to be replaced.
+
+        Raises:
+            BuildError: either of the two.
+        """
+        if self._retired.exists() and not self.target.exists():
+            self._retired.rename(self.target)  # a build was killed between the two renames of `publish`
+        if not self.target.exists() or (self.target.is_dir() and not any(self.target.iterdir())):
+            return
+        if not overwrite:
+            raise BuildError(f"{self.target} exists; choose another folder, or ask for it to be overwritten")
+        if not (self.target / MANIFEST_FILE).is_file():
+            raise BuildError(f"{self.target} is not an index (it has no {MANIFEST_FILE}) and will not be overwritten")
+
+    def clear(self) -> None:
+        """Start from an empty work folder; hold the lock.
+
+        Raises:
+            BuildError: a rank of the unfinished build is still at work.
+        """
+        for path in self.folder.glob(f"{_RANKS_FOLDER}/*.lock"):
+            with _held(path, wait=False) as held:
+                if not held:
+                    raise self._busy()
+        self.remove()
+        for path in (self.index / VECTORS_FOLDER, self.done, self.folder / _RANKS_FOLDER):
+            path.mkdir(parents=True)
+
+    def remove(self) -> None:
+        """Remove the work folder and what a replaced index left; hold the lock."""
+        for folder in (self.folder, self._retired):
+            if folder.exists():
+                shutil.rmtree(folder)
+
+    def publish(self) -> None:
+        """Flush, and put the finished index in place of the target; hold the lock.
+
+        A folder cannot be renamed onto a full one, so an old index steps aside first. Readers that have it open keep its
+        files.
+        """
+        for stray in self.index.glob(f"{VECTORS_FOLDER}/.*"):
+            stray.unlink()  # a shard that was being written when its process was killed
+        for path in [*self.index.rglob("*"), self.index]:
+            sync(path)
+        if self.target.exists():
+            self.target.rename(self._retired)
+        self.index.rename(self.target)
+        sync(self.target.parent)
+        self.remove()
+
+    def _busy(self) -> BuildError:
+        return BuildError(f"{self.target}: another process is building this index; wait for it to finish")
+
+
+@contextmanager
+def _held(path: Path, wait: bool) -> Iterator[bool]:
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True

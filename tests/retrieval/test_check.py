@@ -1,0 +1,111 @@
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from retrieval_fakes import SPEC, FakeEncoder, passages
+
+from retrieval.build import build_index
+from retrieval.check import damaged_files, encode_again
+from retrieval.encoder import TransformerEncoder, Vectors
+from retrieval.manifest import Manifest, file_entry
+from retrieval.passage import IndexCorruptError, IndexMismatchError, Passage
+from retrieval.sources import starter
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sharded") / "index"
+    build_index(passages(), FakeEncoder(), folder, shard_rows=70)
+    return folder
+
+
+@pytest.fixture
+def folder(sharded: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sharded, tmp_path / "index"))
+
+
+FILES = ["passages.jsonl", "offsets.npy", *(f"vectors/{number:05}.npy" for number in range(5))]
+
+
+def damage(folder: Path) -> list[str]:
+    return damaged_files(folder, Manifest.load(folder), lambda done, total: None)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("where", [0.0, 0.3, 0.999])
+def test_a_file_that_was_cut_or_changed_is_named(folder: Path, name: str, where: float) -> None:
+    assert damage(folder) == []
+    whole = (folder / name).read_bytes()
+    position = int(len(whole) * where)
+
+    (folder / name).write_bytes(whole[:position])
+    [complaint] = damage(folder)
+    assert f"{name}: {position} bytes, the manifest says {len(whole)}" in complaint
+
+    flipped = bytearray(whole)
+    flipped[position] ^= 1
+    (folder / name).write_bytes(flipped)
+    [complaint] = damage(folder)
+    assert f"{name}: its contents do not match" in complaint
+
+    (folder / name).unlink()
+    [complaint] = damage(folder)
+    assert f"{name}: cannot be read" in complaint
+
+
+def test_every_damaged_file_is_named_and_progress_reaches_the_end(folder: Path) -> None:
+    for name in FILES[::2]:
+        (folder / name).write_bytes(b"")
+    reports: list[tuple[int, int]] = []
+    complaints = damaged_files(folder, Manifest.load(folder), lambda *report: reports.append(report))
+    assert [any(name in complaint for complaint in complaints) for name in FILES] == [True, False] * 3 + [True]
+    assert len(reports) == len(FILES)
+    assert reports[-1][0] == reports[-1][1] == sum(entry.size for entry in Manifest.load(folder).files.values())
+
+
+def test_rows_encoded_again_are_as_stored(folder: Path, encoder: FakeEncoder) -> None:
+    manifest = Manifest.load(folder)
+    sample = encode_again(folder, manifest, encoder, 50, seed=1)
+    assert (sample.rows, sample.largest, sample.wrong) == (50, 0.0, ())
+    assert encode_again(folder, manifest, encoder, 1000, seed=1).rows == 300
+    with pytest.raises(IndexMismatchError, match="pooling"):
+        encode_again(folder, manifest, FakeEncoder(SPEC.model_copy(update={"pooling": "cls"})), 5, seed=1)
+
+
+def test_vectors_of_other_passages_are_noticed_though_their_checksums_match(folder: Path, encoder: FakeEncoder) -> None:
+    """Somebody joined texts and vectors one row off, and wrote a manifest that says so."""
+    path, manifest = folder / "vectors/00002.npy", Manifest.load(folder)
+    vectors = np.load(path)
+    np.save(path, np.roll(vectors, 1, axis=0))
+    manifest = manifest.model_copy(update={"files": manifest.files | {"vectors/00002.npy": file_entry(path)}})
+    assert damaged_files(folder, manifest, lambda done, total: None) == []
+    sample = encode_again(folder, manifest, encoder, 300, seed=1)
+    assert sample.largest > sample.allowed
+    assert set(sample.wrong) <= set(range(140, 210))
+    assert len(sample.wrong) > 60
+
+
+def test_an_encoder_that_gives_no_numbers_agrees_with_nothing(folder: Path) -> None:
+    class NanEncoder(FakeEncoder):
+        def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
+            return super().encode_passages(passages) * np.float32(np.nan)
+
+    assert len(encode_again(folder, Manifest.load(folder), NanEncoder(), 5, seed=1).wrong) == 5
+
+
+def test_a_text_store_of_another_length(folder: Path, encoder: FakeEncoder, tmp_path: Path) -> None:
+    build_index(passages(10), encoder, tmp_path / "other")
+    for name in ("passages.jsonl", "offsets.npy"):
+        shutil.copy(tmp_path / "other" / name, folder)
+    with pytest.raises(IndexCorruptError, match="10 passages and 300 rows"):
+        encode_again(folder, Manifest.load(folder), encoder, 5, seed=1)
+
+
+def test_a_real_model_in_half_precision(tmp_path: Path, minilm: TransformerEncoder) -> None:
+    few = [passage for passage, _ in zip(starter(), range(24), strict=False)]
+    manifest = build_index(few, minilm, tmp_path / "index", dtype="float16", shard_rows=10)
+    sample = encode_again(tmp_path / "index", manifest, minilm, 12, seed=3)
+    assert sample.wrong == ()
+    assert 0 < sample.largest < 1e-3
