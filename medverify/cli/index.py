@@ -25,7 +25,10 @@ from medverify.cli.render import plain
 def build(
     sources: Annotated[
         list[str],
-        typer.Argument(help="What to index, in this order: starter, open-medicine, or .jsonl files (id, title, text)."),
+        typer.Argument(
+            help="What to index, in this order: starter; open-medicine; .jsonl or .jsonl.gz files (id, title, text); or "
+            "KIND:PLACE, such as medrag-pubmed:FOLDER, medrag-textbooks:hub@COMMIT, pubmed-xml:FOLDER, ncbi-medcpt:FOLDER."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the new index.")],
     encoder: Annotated[str | None, typer.Option(help="Encoder: a name from `medverify models`, or a folder.")] = None,

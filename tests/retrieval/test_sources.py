@@ -87,7 +87,7 @@ def test_a_record_without_text_is_left_to_the_build_to_count(tmp_path: Path) -> 
         ({"id": "x", "text": None}, r"line 2, field text: .*string.*None"),
         ({"id": "x", "text": "x", "title": ["t"]}, r"line 2, field title: .*string"),
         ({"id": "x", "text": "\ud800"}, r"line 2, field text: "),
-        ({"id": "ok", "text": "x"}, r"line 2, field id: 'ok' is already the id of .*line 1"),
+        ({"id": "ok", "text": "x"}, r"line 2, field id: 'ok' occurs a second time"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: object, complaint: str) -> None:
