@@ -60,7 +60,7 @@ def _math(element: Element) -> str:
     if name == "msqrt":
         return f"√({''.join(parts)})"
     signs = _SIGNS.get(name, ())
-    if len(parts) != len(signs) + 1:
+    if not signs or len(parts) != len(signs) + 1:
         return "".join(parts)
     return _grouped(parts[0]) + "".join(sign + _grouped(part) for sign, part in zip(signs, parts[1:], strict=True))
 

@@ -33,6 +33,4 @@ def test_memory_a_passage() -> None:
 
 
 def test_a_fingerprint_is_the_same_everywhere() -> None:
-    assert (
-        fingerprint(b"aspirin") == int.from_bytes(bytes.fromhex("ff8d1cb4d4c0b2d5"), "little") or fingerprint(b"") > 0
-    )
+    assert fingerprint(b"aspirin") == 0xCBF8FBBAE42699B9

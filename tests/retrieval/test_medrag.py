@@ -63,7 +63,7 @@ def test_rows_as_the_hub_s_library_streams_them(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("place", ["hub", "hub@", "hub@main", "hub@" + "a" * 39, "hub@" + "A" * 40])
 def test_the_hub_is_read_at_a_commit_only(place: str) -> None:
-    with pytest.raises(SourceError, match="only at a pinned commit.*MedRAG/textbooks.*medrag-textbooks:hub@COMMIT"):
+    with pytest.raises(SourceError, match=r"only at a pinned commit.*MedRAG/textbooks.*medrag-textbooks:hub@COMMIT"):
         read(f"medrag-textbooks:{place}")
 
 
@@ -72,12 +72,12 @@ def test_a_hub_that_cannot_be_reached_is_an_error(monkeypatch: pytest.MonkeyPatc
     hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(SourceError, match="MedRAG/pubmed at 0{40} cannot be read from the hub"):
+    with pytest.raises(SourceError, match=r"MedRAG/pubmed at 0{40} cannot be read from the hub"):
         list(read("medrag-pubmed:hub@" + "0" * 40))
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="has no chunk/"):
+    with pytest.raises(SourceError, match=r"has no chunk/"):
         list(read(f"medrag-pubmed:{tmp_path}"))
     with pytest.raises(SourceError, match="medrag-pubmed:FOLDER"):
         read("medrag-pubmed:")
