@@ -23,7 +23,7 @@ def jsonl(path: Path | str) -> Iterator[Passage]:
     """Passages of a `.jsonl` or `.jsonl.gz` file; the corpus is named after the file.
 
     Each line is an object with `id` or `_id` (string or integer), `text`, `content` or `contents` (string), and
-    optionally `title`, `topic`, `source`, `license`, `language` (strings), `year` (integer) and `flags` (a list of
+    optionally `title`, `topic`, `source`, `license`, `language` (strings), `year` (a number) and `flags` (a list of
     those that a `Passage` knows). Other fields are ignored, and so are blank lines.
 
     Raises:
@@ -93,7 +93,9 @@ def passage_of(record: Mapping[str, Any], where: str, corpus: str) -> Passage:
     if values["text"] == "":
         values["text"] = " "
     values |= {field: record[field] for field in _OPTIONAL if record.get(field) is not None}
-    flags = record.get("flags")
+    year, flags = record.get("year"), record.get("flags")
+    if isinstance(year, str) and year.isascii() and year.isdigit():
+        values["year"] = int(year)
     if flags is not None:
         values["flags"] = tuple(flags) if isinstance(flags, list) else flags  # JSON has no tuples
     try:
