@@ -2,7 +2,7 @@
 
 A text is a set of 5-word shingles. A signature of 128 minima is cut into 8 bands of 16; a text is a near-duplicate if one
 whole band has been seen before. Two texts that share a fraction s of their shingles meet with probability
-1 - (1 - s^16)^8: .99 at s = .95, .81 at .9, .20 at .8, .003 at .6. Only the bands' fingerprints are kept (8 tables), not the
+1 - (1 - s^16)^8: .99 at s = .95, .81 at .9, .20 at .8, .002 at .6. Only the bands' fingerprints are kept (8 tables), not the
 signatures, so memory is bounded and a candidate is not compared a second time.
 """
 
