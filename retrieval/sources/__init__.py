@@ -11,7 +11,7 @@ from retrieval.passage import Passage, SourceError
 from retrieval.sources.digests import open_medicine
 from retrieval.sources.json_lines import jsonl
 from retrieval.sources.medrag import medrag_pubmed, medrag_textbooks
-from retrieval.sources.pubmed_xml import pubmed_xml
+from retrieval.sources.pubmed_baseline import pubmed_xml
 from retrieval.sources.shipped import starter
 
 __all__ = ["KINDS", "SOURCES", "jsonl", "open_medicine", "read", "starter"]

@@ -1,7 +1,7 @@
 """The corpora of MedRAG: PubMed abstracts and textbooks, from a folder or from the hub.
 
 Both are JSON lines under `chunk/` with `id`, `title`, `content` (the text), `contents` (title and text in one) and, for
-PubMed, `PMID`. They carry no language, year or retraction: those are in NLM's own files, see `pubmed_xml`.
+PubMed, `PMID`. They carry no language, year or retraction: those are in NLM's own files, see `pubmed_baseline`.
 """
 
 import re

@@ -203,7 +203,7 @@ BOMB = """<!DOCTYPE PubmedArticleSet [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;
 FILE = """<!DOCTYPE PubmedArticleSet [<!ENTITY x SYSTEM "file:///etc/hostname">]>
 <PubmedArticleSet><PubmedArticle>&x;</PubmedArticle></PubmedArticleSet>"""
 PARAMETER = """<!DOCTYPE PubmedArticleSet [<!ENTITY % x SYSTEM "http://localhost/x.dtd"> %x;]><PubmedArticleSet/>"""
-DEEP = f"<PubmedArticleSet><PubmedArticle>{'<b>' * 5000}{'</b>' * 5000}</PubmedArticle></PubmedArticleSet>"
+DEEP = f"<PubmedArticleSet>{article(6, plain('<b>' * 50_000 + '</b>' * 50_000))}</PubmedArticleSet>"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ DEEP = f"<PubmedArticleSet><PubmedArticle>{'<b>' * 5000}{'</b>' * 5000}</PubmedA
         (BOMB, "declares the entity 'a'"),
         (FILE, "declares the entity 'x'"),
         (PARAMETER, "declares the entity 'x'"),
-        (DEEP, "element 1 is nested more than 200 deep"),
+        (DEEP, "PubMed 6: its elements are nested too deeply"),
         ("", "not well-formed XML, or cut off"),
         ("<PubmedArticleSet>", "not well-formed XML, or cut off"),
         ("<PubmedArticleSet>&nbsp;</PubmedArticleSet>", "not well-formed XML, or cut off"),

@@ -3,13 +3,13 @@
 An article may occur in many files, and the last occurrence is what PubMed says now. Files are therefore read from the
 newest to the oldest, and the first occurrence of a PMID is the one that counts; a deletion counts as an occurrence. Within
 a file the highest version counts, and of several the last: each file is parsed twice, first for where the PMIDs stand.
-Memory: one article, the PMIDs of one file, and one bit for each PMID there is.
+Memory: a few articles, the PMIDs of one file, and one bit for each PMID there is.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
-from xml.etree.ElementTree import Element, ParseError, iterparse
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 from xml.parsers import expat
 
 from retrieval.passage import Flag, Passage, SourceError
@@ -17,9 +17,8 @@ from retrieval.sources.json_lines import opened
 from retrieval.sources.pubmed_markup import plain_text
 
 CORPUS = "pubmed"
-_ARTICLE, _DELETIONS = "PubmedArticle", "DeleteCitation"
+_ROOT, _ARTICLE, _DELETIONS = "PubmedArticleSet", "PubmedArticle", "DeleteCitation"
 _LARGEST_PMID = 10**9 - 1
-_DEEPEST = 200  # levels of elements; formulas have some tens
 _BLOCK = 1 << 16
 
 _FLAG_OF_TYPE: dict[str, Flag] = {"D016441": "retracted", "D016440": "retraction_notice"}
@@ -50,7 +49,11 @@ def pubmed_xml(place: Path) -> Iterator[Passage]:
                 continue
             pmid, _ = _identity(article, path)
             if last.get(pmid) == number and pmid not in seen:
-                yield _passage(article, pmid)
+                try:
+                    passage = _passage(article, pmid)
+                except RecursionError as error:
+                    raise SourceError(f"{path}, PubMed {pmid}: its elements are nested too deeply") from error
+                yield passage
         for pmid in last:
             seen.add(pmid)
 
@@ -84,28 +87,38 @@ def _last_occurrences(path: Path) -> dict[int, int]:
 
 
 def _elements(path: Path) -> Iterator[tuple[int, Element]]:
-    """The articles and lists of deletions of a file, numbered; each is emptied before the next one is read."""
+    """The articles and lists of deletions of a file, numbered; each is let go once the next are read.
+
+    The tree is built without a call into Python for each of its elements, of which a baseline file has ten million: after
+    each block of the file, what is finished is taken out.
+    """
     with opened(path) as file:
         _refuse_entities(file, path)
+    builder = TreeBuilder()
+    top = builder.start("top", {})  # the document will be its only child
+    parser = XMLParser(target=builder)  # noqa: S314 - entities were refused just above
+    number = 0
     with opened(path) as file:
-        try:
-            events = iterparse(file, events=("start", "end"))  # noqa: S314 - entities were refused just above
-            _, root = next(events)
-            if root.tag != "PubmedArticleSet":
-                raise SourceError(f"{path}: expected a PubmedArticleSet, found a {root.tag}")
-            depth, number = 1, 0
-            for event, element in events:
-                depth += 1 if event == "start" else -1
-                if depth > _DEEPEST:
-                    raise SourceError(f"{path}: element {number + 1} is nested more than {_DEEPEST} deep")
-                if event == "start" and depth == 2 and element.tag not in (_ARTICLE, _DELETIONS):
-                    raise SourceError(f"{path}: element {number + 1} is a {element.tag}, which is not of the baseline")
-                if event == "end" and depth == 1:
-                    number += 1
+        while True:
+            block = file.read(_BLOCK)
+            try:
+                if block:
+                    parser.feed(block)
+                else:
+                    parser.close()
+            except ParseError as error:
+                raise SourceError(f"{path}: not well-formed XML, or cut off: {error}") from error
+            for root in top:
+                if root.tag != _ROOT:
+                    raise SourceError(f"{path}: expected a {_ROOT}, found a {root.tag}")
+                finished = list(root if not block else root[:-1])  # the last one may lack its end
+                del root[: len(finished)]
+                for number, element in enumerate(finished, start=number + 1):  # noqa: B020 - it counts on
+                    if element.tag not in (_ARTICLE, _DELETIONS):
+                        raise SourceError(f"{path}: element {number} is a {element.tag}, which is not of the baseline")
                     yield number, element
-                    root.clear()
-        except ParseError as error:
-            raise SourceError(f"{path}: not well-formed XML, or cut off: {error}") from error
+            if not block:
+                return
 
 
 def _refuse_entities(file: IO[bytes], path: Path) -> None:
