@@ -84,7 +84,7 @@ def test_vectors_are_joined_on_the_pmid(folder: Path) -> None:
         ready.encode_passages([Passage(id="77777", text="x")])
 
 
-def test_an_index_from_ready_vectors_is_the_one_from_encoding(folder: Path, tmp_path: Path) -> None:
+def test_ready_vectors_take_the_place_of_an_encoder_in_a_build(folder: Path, tmp_path: Path) -> None:
     chunks, encoder = NcbiMedcptChunks(folder), WideEncoder()
     long = [passage.model_copy(update={"text": passage.text * 20}) for passage in chunks.passages()]
     manifest = build_index(long, ReadyVectors(chunks, encoder), tmp_path / "index")
