@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from configs.durable import publish, sync
-from retrieval.cleaner import Cleaner, FirstOfEachText
+from retrieval.clean import Cleaner
 from retrieval.encoder import Encoder, Vectors
 from retrieval.manifest import CorpusSummary, Manifest, RowRange, StoredType, differences, file_entry
 from retrieval.passage import BuildError, Passage, ShardsMissingError
 from retrieval.progress import Meter, Progress
 from retrieval.shards import done_entry, mark_done, plan_ranges, write_shard
 from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStore, TextStoreWriter
-from retrieval.unique_ids import UniqueIds
 from retrieval.workspace import Workspace
 
 SHARD_ROWS = 20_000  # what a killed process has to do again at most; 60 MB in float32 at 768 dimensions
@@ -62,14 +61,14 @@ def build_index(
     If the same build was interrupted, it goes on; `passages` are then read once more, to see that they are the same.
 
     Args:
-        cleaner: decides what is left out; the manifest holds its options and counts.
+        cleaner: a fresh one; decides what is left out, and the manifest holds its options and counts.
         dtype: how vectors are stored.
         shard_rows: rows of a vector file; of an interrupted build, at most one file has to be computed again.
         overwrite: replace an index that is at the target.
         fresh: start anew whatever an interrupted build left.
         on_progress: called as passages are encoded.
 
-    Memory: a shard of vectors, and 8 bytes a passage.
+    Memory: a shard of vectors, and what the cleaner remembers.
 
     Raises:
         BuildError: the target exists and `overwrite` is false, or is not an index; another build is writing to it; an
@@ -78,7 +77,7 @@ def build_index(
         VectorError: the encoder gave NaN or infinity, or numbers that are too large for float16.
         RetrievalError: whatever the passages' source or the encoder raises; the target is then as it was.
     """
-    build = _Build(Workspace(out_folder), encoder, cleaner or FirstOfEachText(), dtype, shard_rows)
+    build = _Build(Workspace(out_folder), encoder, cleaner or Cleaner(), dtype, shard_rows)
     with ExitStack() as held:
         with build.workspace.locked():
             plan = build.set_up(passages, held, overwrite=overwrite, fresh=fresh)
@@ -107,7 +106,7 @@ def build_rank(
     if not 0 <= rank < world:
         raise BuildError(f"rank {rank} of {world}: expected a rank from 0 to {world - 1}")
     workspace = Workspace(out_folder)
-    build = _Build(workspace, encoder, cleaner or FirstOfEachText(), dtype, shard_rows)
+    build = _Build(workspace, encoder, cleaner or Cleaner(), dtype, shard_rows)
     with ExitStack() as held:
         if rank == 0:
             with workspace.locked(wait=True):
@@ -218,12 +217,10 @@ class _Build:
                 yield rows, vectors
 
     def _write_plan(self, passages: Iterable[Passage]) -> Plan:
-        folder, summary, ids = self.workspace.index, CorpusSummary(), UniqueIds()
+        folder, summary = self.workspace.index, CorpusSummary()
         with TextStoreWriter(folder) as store:
             for passage in self.cleaner.kept(summary.watch(passages)):
-                ids.add(passage)
                 store.append(passage)
-        ids.check(folder)
         corpus, dropped = summary.corpus(), dict(self.cleaner.counts)
         rows = corpus.passages - sum(dropped.values())
         if rows == 0:

@@ -1,9 +1,13 @@
 """What an index holds and what a search returns."""
 
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
+
+#: What a publisher or a library has declared about a passage's article. A closed list: a filter on a misspelt flag would
+#: let everything through.
+Flag = Literal["retracted", "withdrawn", "expression_of_concern", "retraction_notice"]
 
 
 class Passage(BaseModel):
@@ -17,6 +21,13 @@ class Passage(BaseModel):
     topic: Annotated[str, Field(description="Subject area, for people who browse.")] = ""
     source: Annotated[str, Field(description="Public source where the facts can be checked.")] = ""
     corpus: Annotated[str, Field(description="Name of the corpus that the passage belongs to.")] = ""
+    # For filters and licences; a judge is never shown these.
+    license: Annotated[str, Field(description="Licence or copyright notice of the text; empty: not declared.")] = ""
+    language: Annotated[
+        str, Field(description="Declared language of the text, as an ISO 639 code (en, eng); empty: not declared.")
+    ] = ""
+    year: Annotated[int | None, Field(description="Year of publication; null: not declared.")] = None
+    flags: Annotated[tuple[Flag, ...], Field(description="What has been declared about the article.")] = ()
 
 
 class Hit(BaseModel):

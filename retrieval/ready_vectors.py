@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.build import SHARD_ROWS, release
-from retrieval.cleaner import Cleaner, FirstOfEachText
+from retrieval.clean import Cleaner
 from retrieval.encoder_spec import EncoderSpec
 from retrieval.manifest import CorpusSummary, FileEntry, Manifest, StoredType, file_entry
 from retrieval.passage import BuildError, Passage, VectorError
 from retrieval.shards import plan_ranges, write_shard
 from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStoreWriter
-from retrieval.unique_ids import UniqueIds
 from retrieval.workspace import Workspace
 
 Block = tuple[Sequence[Passage], NDArray[Any]]
@@ -42,7 +41,7 @@ def build_from_vectors(
             lose their vector as well.
         spec: the recipe that computed the vectors, pinned; it is believed here and shown by `medverify index verify`.
 
-    The other arguments are those of `build.build_index`. Memory: a shard of vectors, a block, and 8 bytes a passage.
+    The other arguments are those of `build.build_index`. Memory: a shard of vectors, a block, and what the cleaner remembers.
 
     Raises:
         BuildError: as `build.build_index`.
@@ -56,7 +55,7 @@ def build_from_vectors(
         workspace.clear()
         try:
             manifest = _write(
-                workspace.index, blocks, spec, cleaner=cleaner or FirstOfEachText(), dtype=dtype, shard_rows=shard_rows
+                workspace.index, blocks, spec, cleaner=cleaner or Cleaner(), dtype=dtype, shard_rows=shard_rows
             )
             manifest.save(workspace.index)
             workspace.publish()
@@ -69,14 +68,12 @@ def build_from_vectors(
 def _write(
     folder: Path, blocks: Iterable[Block], spec: EncoderSpec, *, cleaner: Cleaner, dtype: StoredType, shard_rows: int
 ) -> Manifest:
-    summary, ids, shards = CorpusSummary(), UniqueIds(), _Shards(folder, spec.dim, dtype, shard_rows)
+    summary, shards = CorpusSummary(), _Shards(folder, spec.dim, dtype, shard_rows)
     pending = deque[tuple[tuple[str, str], NDArray[Any]]]()
     with TextStoreWriter(folder) as store:
         for passage in cleaner.kept(summary.watch(_unzipped(blocks, spec.dim, pending))):
-            ids.add(passage)
             store.append(passage)
             shards.append(_vector_of(passage, pending))
-    ids.check(folder)
     corpus, dropped = summary.corpus(), dict(cleaner.counts)
     if shards.rows == 0:
         raise BuildError(f"nothing to index: of {corpus.passages} passages, dropped {dropped}")

@@ -38,7 +38,10 @@ def build(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the new index.")],
     sources: Annotated[
         list[str] | None,
-        typer.Argument(help="What to index, in this order: starter, open-medicine, or .jsonl files (id, title, text)."),
+        typer.Argument(
+            help="What to index, in this order: starter; open-medicine; .jsonl or .jsonl.gz files (id, title, text); or "
+            "KIND:PLACE, such as medrag-pubmed:FOLDER, medrag-textbooks:hub@COMMIT, pubmed-xml:FOLDER, ncbi-medcpt:FOLDER."
+        ),
     ] = None,
     encoder: EncoderOption = None,
     dtype: Annotated[

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.markdown import split_markdown
+from retrieval.sources.markdown import split_markdown
 
 DOCUMENT = """# The Title
 

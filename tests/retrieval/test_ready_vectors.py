@@ -3,10 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from retrieval.cleaner import FirstOfEachText
 from retrieval_fakes import DIM, SPEC, FakeEncoder, embed, passages
 
 from retrieval.build import build_index
-from retrieval.cleaner import FirstOfEachText
 from retrieval.encoder_spec import ModelIdentity
 from retrieval.manifest import Manifest, StoredType
 from retrieval.passage import BuildError, Passage, VectorError

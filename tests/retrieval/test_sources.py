@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.passage import SourceError
+from retrieval.passage import Passage, SourceError
 from retrieval.sources import jsonl, open_medicine, read, starter
+from retrieval.textstore import passage_line
 
 needs_open_medicine = pytest.mark.skipif(find_spec("open_medicine") is None, reason="open-medicine is not installed")
 
@@ -60,6 +61,24 @@ def test_field_names_of_common_corpora(tmp_path: Path) -> None:
     assert (found[0].topic, found[0].source) == ("x", "s")
 
 
+def test_provenance(tmp_path: Path) -> None:
+    declared = {"license": "CC BY 4.0", "language": "en", "year": 2019, "flags": ["retracted", "expression_of_concern"]}
+    path = write(
+        tmp_path / "a.jsonl",
+        {"id": "a", "text": "x", **declared},
+        {"id": "b", "text": "x", "year": None},
+        {"id": "c", "text": "x", "year": "1998"},
+    )
+    [first, second, third] = jsonl(path)
+    assert (first.license, first.language, first.year) == ("CC BY 4.0", "en", 2019)
+    assert third.year == 1998
+    assert first.flags == ("retracted", "expression_of_concern")
+    assert (second.license, second.language, second.year, second.flags) == ("", "", None, ())
+    # What declares nothing is written as it was before there was anything to declare.
+    assert passage_line(second) == b'{"corpus":"a","id":"b","source":"","text":"x","title":"","topic":""}\n'
+    assert Passage.model_validate_json(passage_line(first)) == first
+
+
 def test_gzip(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"id": "a", "text": "one"}\n'))
@@ -87,7 +106,10 @@ def test_a_record_without_text_is_left_to_the_build_to_count(tmp_path: Path) -> 
         ({"id": "x", "text": None}, r"line 2, field text: .*string.*None"),
         ({"id": "x", "text": "x", "title": ["t"]}, r"line 2, field title: .*string"),
         ({"id": "x", "text": "\ud800"}, r"line 2, field text: "),
-        ({"id": "ok", "text": "x"}, r"line 2, field id: 'ok' is already the id of .*line 1"),
+        ({"id": "x", "text": "x", "year": "May 2019"}, r"line 2, field year: .*integer.*'May 2019'"),
+        ({"id": "x", "text": "x", "flags": "retracted"}, r"line 2, field flags: .*tuple.*'retracted'"),
+        ({"id": "x", "text": "x", "flags": ["Retracted"]}, r"line 2, field flags: .*'retracted', .*found 'Retracted'"),
+        ({"id": "ok", "text": "x"}, r"line 2, field id: 'ok' occurs a second time"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: object, complaint: str) -> None:

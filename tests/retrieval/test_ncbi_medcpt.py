@@ -1,0 +1,166 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from retrieval_fakes import SPEC, FakeEncoder
+
+from retrieval.build import build_index
+from retrieval.encoder import Vectors
+from retrieval.passage import IndexMismatchError, Passage, SourceError, VectorError
+from retrieval.sources import read
+from retrieval.sources.ncbi_medcpt import DIM, NcbiMedcptChunks, Parity, ReadyVectors, prove_parity
+
+
+class WideEncoder(FakeEncoder):
+    """As long vectors as MedCPT's, decided by the passage's text."""
+
+    def __init__(self) -> None:
+        super().__init__(SPEC.model_copy(update={"dim": DIM}))
+
+    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
+        seeds = [sum(map(ord, passage.title + passage.text)) for passage in passages]
+        return np.stack([np.random.default_rng(seed).normal(size=DIM).astype(np.float32) for seed in seeds])
+
+
+def write(folder: Path, number: int, articles: dict[str, dict[str, Any]], vectors: Vectors | None = None) -> None:
+    """A chunk as NCBI lays it out, its vectors made from titles and abstracts unless given."""
+    if vectors is None:
+        texts = [Passage(id=pmid, title=a["t"], text=a["a"] or " ") for pmid, a in articles.items()]
+        vectors = WideEncoder().encode_passages(texts)
+    np.save(folder / f"embeds_chunk_{number}.npy", vectors)
+    (folder / f"pmids_chunk_{number}.json").write_text(json.dumps(list(articles)))
+    (folder / f"pubmed_chunk_{number}.json").write_text(json.dumps(dict(sorted(articles.items()))))
+
+
+def entries(first: int, count: int) -> dict[str, dict[str, Any]]:
+    """Articles in falling order of PMID; each fifth has no abstract."""
+    return {
+        str(pmid): {
+            "d": "20190501",
+            "t": f"Title {pmid}",
+            "a": f"Abstract of {pmid}." if pmid % 5 else "",
+            "m": "Humans",
+        }
+        for pmid in range(first + count - 1, first - 1, -1)
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(3):
+        write(tmp_path, number, entries(number * 1000 + 1, 40))
+    return tmp_path
+
+
+def test_passages_in_the_order_of_the_rows(folder: Path) -> None:
+    chunks = NcbiMedcptChunks(folder)
+    found = list(chunks.passages())
+    assert chunks.numbers == (0, 1, 2)
+    assert (len(found), chunks.without_abstract) == (96, 24)
+    assert [passage.id for passage in found[:5]] == ["39", "38", "37", "36", "34"]
+    assert found[0] == Passage(
+        id="39", title="Title 39", text="Abstract of 39.", source="PubMed 39", corpus="pubmed", year=2019
+    )
+    assert list(read(f"ncbi-medcpt:{folder}")) == found
+
+
+def test_chunks_are_ordered_by_number(folder: Path) -> None:
+    write(folder, 10, entries(10_001, 5))
+    assert NcbiMedcptChunks(folder).numbers == (0, 1, 2, 10)
+
+
+def test_vectors_are_joined_on_the_pmid(folder: Path) -> None:
+    chunks, encoder = NcbiMedcptChunks(folder), WideEncoder()
+    passages = list(chunks.passages())
+    ready = ReadyVectors(chunks, encoder)
+    assert ready.spec is encoder.spec
+    np.testing.assert_array_equal(ready.encode_passages(passages), encoder.encode_passages(passages))
+    backwards = passages[::-7]  # as a build that starts again in the middle asks
+    np.testing.assert_array_equal(ready.encode_passages(backwards), encoder.encode_passages(backwards))
+    with pytest.raises(SourceError, match=r"PMID 77777 is in none of the chunks \[0, 1, 2\]"):
+        ready.encode_passages([Passage(id="77777", text="x")])
+
+
+def test_ready_vectors_take_the_place_of_an_encoder_in_a_build(folder: Path, tmp_path: Path) -> None:
+    chunks, encoder = NcbiMedcptChunks(folder), WideEncoder()
+    long = [passage.model_copy(update={"text": passage.text * 20}) for passage in chunks.passages()]
+    manifest = build_index(long, ReadyVectors(chunks, encoder), tmp_path / "index")
+    assert manifest.rows == 96
+
+
+def test_parity_is_proven_and_recorded(folder: Path) -> None:
+    parity = prove_parity(NcbiMedcptChunks(folder), WideEncoder(), sample=20, seed=3)
+    assert len(set(parity.pmids)) == 20
+    assert {int(pmid) // 1000 for pmid in parity.pmids} == {0, 1, 2}
+    assert parity.min_cosine == pytest.approx(1)
+    assert parity.max_difference == 0
+    assert parity == prove_parity(NcbiMedcptChunks(folder), WideEncoder(), sample=20, seed=3)
+    assert parity.pmids != prove_parity(NcbiMedcptChunks(folder), WideEncoder(), sample=20, seed=4).pmids
+    assert Parity.model_validate_json(parity.model_dump_json()) == parity
+
+
+def test_half_precision_is_near_enough(folder: Path) -> None:
+    vectors = np.load(folder / "embeds_chunk_1.npy")
+    np.save(folder / "embeds_chunk_1.npy", vectors.astype(np.float16).astype(np.float32))
+    assert 0 < prove_parity(NcbiMedcptChunks(folder), WideEncoder()).max_difference < 0.001
+
+
+@pytest.mark.parametrize("damage", ["shifted", "normalised"])
+def test_other_vectors_are_refused(folder: Path, damage: str) -> None:
+    vectors = np.load(folder / "embeds_chunk_1.npy")
+    other = np.roll(vectors, 1, axis=0) if damage == "shifted" else vectors / np.linalg.norm(vectors, axis=1)[:, None]
+    np.save(folder / "embeds_chunk_1.npy", other)
+    with pytest.raises(IndexMismatchError, match=r"not those of fake: .*worst PMID 10\d\d; encode"):
+        prove_parity(NcbiMedcptChunks(folder), WideEncoder())
+
+
+def test_vectors_that_are_not_finite(folder: Path) -> None:
+    vectors = np.load(folder / "embeds_chunk_0.npy")
+    vectors[1, 5] = np.nan
+    np.save(folder / "embeds_chunk_0.npy", vectors)
+    chunks = NcbiMedcptChunks(folder)
+    with pytest.raises(VectorError, match="PMID 39"):
+        ReadyVectors(chunks, WideEncoder()).encode_passages(list(chunks.passages_of(0)))
+
+
+def rewrite(path: Path, change: Any) -> None:
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+
+def test_misaligned_and_damaged_chunks_are_named(folder: Path) -> None:
+    def complaint() -> str:
+        with pytest.raises(SourceError) as caught:
+            list(NcbiMedcptChunks(folder).passages())
+        return str(caught.value)
+
+    pmids, articles, embeds = (
+        folder / name for name in ("pmids_chunk_1.json", "pubmed_chunk_1.json", "embeds_chunk_1.npy")
+    )
+    rewrite(pmids, lambda listed: listed[:-1])
+    assert "chunk 1 of" in complaint()
+    assert "40 vectors, 39 PMIDs" in complaint()
+    rewrite(pmids, lambda listed: [*listed, listed[0]])
+    assert "a PMID is listed twice" in complaint()
+    rewrite(pmids, lambda listed: [*listed[:-1], "555"])
+    assert "misaligned: PMID " in complaint()
+    write(folder, 1, entries(1001, 40))
+    rewrite(articles, lambda found: found | {"1002": {"t": 5}})
+    assert "PMID 1002: expected an object with the strings d, t and a" in complaint()
+    articles.write_text("{")
+    assert "pubmed_chunk_1.json: not readable JSON, or cut off" in complaint()
+    articles.write_text("[]")
+    assert "expected a JSON dict, found list" in complaint()
+    embeds.write_bytes(embeds.read_bytes()[:-10])
+    assert "embeds_chunk_1.npy: not a readable array, or cut off" in complaint()
+    np.save(embeds, np.zeros((40, 5), dtype=np.float32))
+    assert "expected float32 [n, 768], found float32 [40, 5]" in complaint()
+    pmids.unlink()
+    assert "pmids_chunk_1.json is missing" in complaint()
+
+
+def test_no_chunks(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="has no embeds_chunk_"):
+        NcbiMedcptChunks(tmp_path)
