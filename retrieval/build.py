@@ -206,7 +206,7 @@ class _Build:
 
     def _encoded_blocks(self, texts: TextStore, part: RowRange) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Blocks of rows of a shard, counted from its start, with their vectors."""
-        blocks = _blocks_of_like_length(texts.offsets, part)
+        blocks = blocks_of_like_length(texts.offsets, part)
         passages = (texts.get_many(part.start + rows) for rows in blocks)
         with closing(self.encoder.encode_blocks(passages)) as encoded:
             for rows, vectors in zip(blocks, encoded, strict=True):
@@ -284,7 +284,7 @@ def _unfinished(workspace: Workspace) -> Plan | None:
         return None
 
 
-def _blocks_of_like_length(offsets: NDArray[np.int64], part: RowRange) -> list[NDArray[np.int64]]:
+def blocks_of_like_length(offsets: NDArray[np.int64], part: RowRange) -> list[NDArray[np.int64]]:
     """The rows of a shard, counted from its start, longest line first, in blocks: little of a batch is then padding."""
     lengths = np.diff(offsets[part.start : part.stop + 1])
     order = np.argsort(-lengths, kind="stable")
