@@ -13,15 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from retrieval.build import VECTORS_FILE
 from retrieval.encoder import Encoder
-from retrieval.faiss_loader import load_faiss
 from retrieval.index import ExactIndex
 from retrieval.manifest import Manifest
 from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, QueryError, RetrievalError
+from retrieval.shards import open_shards
 from retrieval.textstore import TextStore
 
 MAX_QUERY_CHARS = 10_000
@@ -67,7 +63,7 @@ class LocalRetriever:
         manifest = Manifest.load(folder)
         manifest.check_encoder(encoder.spec)
         manifest.check_files(folder, verify=verify)
-        index = ExactIndex([_read_vectors(folder / VECTORS_FILE)])
+        index = ExactIndex(open_shards(folder, manifest))
         texts = TextStore(folder)
         try:
             if not index.rows == len(texts) == manifest.rows:
@@ -211,13 +207,6 @@ def check_query(query: object) -> None:
         query.encode()
     except UnicodeEncodeError as error:
         raise QueryError(f"the query is not valid Unicode: {error.reason} at character {error.start}") from error
-
-
-def _read_vectors(path: Path) -> NDArray[np.float32]:
-    faiss = load_faiss()
-    index = faiss.read_index(str(path))
-    vectors: NDArray[np.float32] = faiss.vector_to_array(index.codes).view(np.float32).reshape(index.ntotal, index.d)
-    return vectors
 
 
 def _closed_error() -> RetrievalError:

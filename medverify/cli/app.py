@@ -2,7 +2,7 @@
 
 import typer
 
-from medverify.cli import demo, index, inspect, score, serve, verify
+from medverify.cli import compress, demo, index, inspect, score, serve, verify
 
 app = typer.Typer(
     name="medverify",
@@ -14,8 +14,9 @@ app = typer.Typer(
 )
 config = typer.Typer(help="What is in force, and where it came from.", no_args_is_help=True)
 config.command("show")(inspect.show_config)
-indexes = typer.Typer(help="Build an index of passages.", no_args_is_help=True)
+indexes = typer.Typer(help="Build an index of passages, or compress one.", no_args_is_help=True)
 indexes.command("build")(index.build)
+indexes.command("compress")(compress.compress)
 
 app.command()(demo.demo)
 app.command()(verify.verify)
