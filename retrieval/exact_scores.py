@@ -62,7 +62,7 @@ def _by_product(queries: NDArray[np.float64], vectors: Stored, numbers: Rows, ro
     # Two sums of dim terms, in any order, differ by at most 2 * dim * 2^-53 * |q| * |x|; twice that for what this leaves out.
     error = np.sqrt((wide * wide).sum(axis=1))[rows] * np.sqrt((queries * queries).sum(axis=1))[numbers]
     error *= 4 * queries.shape[1] * 2.0**-53
-    scores = (close - error).astype(np.float32)
+    scores: Scores = (close - error).astype(np.float32)
     doubtful = np.flatnonzero(scores != (close + error).astype(np.float32))
     scores[doubtful] = _pairwise(queries.astype(np.float32), vectors, numbers[doubtful], rows[doubtful])
     scores += np.float32(0)

@@ -86,7 +86,8 @@ class _Shard:
     def slack(self, queries: Vectors, unit: float) -> NDArray[np.float64]:
         """Bound on the error of rough scores, float64 [q]; `unit` as `Pass.error`."""
         lengths: NDArray[np.float64] = np.sqrt((queries.astype(np.float64) ** 2).sum(axis=1))
-        return lengths * (unit * self.longest) + (1 + lengths + self.longest) * (queries.shape[1] * _TINY)
+        underflow: NDArray[np.float64] = (1 + lengths + self.longest) * (queries.shape[1] * _TINY)
+        return lengths * (unit * self.longest) + underflow
 
     def best(self, queries: Vectors, k: int, rough: NDArray[np.floating], rows: Rows) -> tuple[Scores, Rows]:
         """The exact best k of the shard and their rows in the index, [q, k], from what its pass found."""
@@ -126,8 +127,8 @@ class _Shard:
 def rounding(dim: int) -> float:
     """Error of a float32 inner product of `dim` terms, in units of the two lengths.
 
-    Summed in any order it is less than about dim * 2^-24. Tensor cores truncate, which counts twice; the other factor of two covers
-    what the estimate leaves out: second-order terms and the rounding of results to float32.
+    Summed in any order it is less than about dim * 2^-24. Tensor cores truncate, which counts twice; the other factor of two
+    covers what the estimate leaves out: second-order terms and the rounding of results to float32.
     """
     return 4 * dim * 2.0**-24
 
@@ -191,7 +192,8 @@ class ExactIndex:
         """
         if k < 1:
             raise QueryError(f"k is {k}; expected at least 1")
-        self._check_queries(vectors)
+        check_queries(vectors, self.dim)
+        self._check_lengths(vectors)
         k = min(k, self.rows)
         scores = np.empty((len(vectors), k), dtype=np.float32)
         rows = np.empty((len(vectors), k), dtype=np.int64)
@@ -212,15 +214,23 @@ class ExactIndex:
         ]
         return merge(parts, k)
 
-    def _check_queries(self, vectors: Vectors) -> None:
-        if vectors.ndim != 2 or vectors.dtype != np.float32:
-            raise VectorError(f"expected float32 [n, dim], found {vectors.dtype} {list(vectors.shape)}")
-        if vectors.shape[1] != self.dim:
-            raise VectorError(f"query vectors have {vectors.shape[1]} dimensions, the index has {self.dim}")
-        if not np.isfinite(vectors).all():
-            raise VectorError(f"query {int(np.argmin(np.isfinite(vectors).all(axis=1)))} has NaN or infinity")
-        longest = max(shard.longest for shard in self._shards)
-        if not np.isfinite([shard.longest for shard in self._shards]).all():
+    def _check_lengths(self, vectors: Vectors) -> None:
+        norms = [shard.longest for shard in self._shards]
+        if not np.isfinite(norms).all():
             raise IndexCorruptError("the index holds NaN or infinity; rebuild it")
-        if len(vectors) and longest_row(vectors) * longest > float(np.finfo(np.float32).max) / 4:
+        if len(vectors) and longest_row(vectors) * max(norms) > float(np.finfo(np.float32).max) / 4:
             raise VectorError("query vectors are so long that inner products overflow float32")
+
+
+def check_queries(vectors: Vectors, dim: int) -> None:
+    """Refuse what cannot be searched for in an index of `dim` dimensions.
+
+    Raises:
+        VectorError: not float32 [q, dim], or NaN or infinity.
+    """
+    if vectors.ndim != 2 or vectors.dtype != np.float32:
+        raise VectorError(f"expected float32 [n, dim], found {vectors.dtype} {list(vectors.shape)}")
+    if vectors.shape[1] != dim:
+        raise VectorError(f"query vectors have {vectors.shape[1]} dimensions, the index has {dim}")
+    if not np.isfinite(vectors).all():
+        raise VectorError(f"query {int(np.argmin(np.isfinite(vectors).all(axis=1)))} has NaN or infinity")

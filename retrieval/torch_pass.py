@@ -88,9 +88,12 @@ class CpuPass:
     def _find(self, queries: Vectors, count: int) -> tuple[Vectors, Rows]:
         turned = torch.from_numpy(queries).to(self._dtype).T
         limit = _MAX_ROWS if self._rows.dtype is self._dtype else _CONVERTED_ROWS
+        blocks = list(_blocks(self._rows, len(queries), _CPU_SCORES, limit))
+        # One buffer for all blocks: new memory is given out page by page, which takes a third of the time of the product.
+        rough = torch.empty(max(map(len, blocks)), len(queries), dtype=self._dtype)
         # Rows times queries, not the other way round: in this order MKL is twice as fast.
-        blocks = (block.to(self._dtype) @ turned for block in _blocks(self._rows, len(queries), _CPU_SCORES, limit))
-        values, rows = _best_of(blocks, count)
+        scores = (torch.mm(block.to(self._dtype), turned, out=rough[: len(block)]) for block in blocks)
+        values, rows = _best_of(scores, count)
         return values.float().numpy(), rows.numpy()
 
 
