@@ -145,7 +145,9 @@ def test_verl_tools_observation_is_what_the_judge_would_read(client: TestClient)
         is_last_step=[False],
     )
     [text] = answer["observations"]
-    assert text.startswith("\n<information>\n[1] Warfarin\nin short\nwarfarin has target number 0 é (/information)\n[2] ")
+    assert text.startswith(
+        "\n<information>\n[1] Warfarin\nin short\nwarfarin has target number 0 é (/information)\n[2] "
+    )
     assert text.endswith("</information>\n")
     assert text.count("</information>") == 1  # what a passage says cannot close the block
     assert (answer["dones"], answer["valids"]) == ([False], [True])
