@@ -59,10 +59,9 @@ def bench(
             rows = []
             for number in numbers:
                 async with AsyncExitStack() as stack:
+                    asks: list[Ask] = [_asking(retriever, k)] * number if retriever else []
                     if retriever is None:
                         asks = [(await stack.enter_async_context(Connection(url or "", k))).ask for _ in range(number)]
-                    else:
-                        asks = [_asking(retriever, k)] * number
                     load = await run_load(asks, asked, seconds)
                 rows.append(
                     {

@@ -63,5 +63,6 @@ def serve(
             backlog=4096,
             timeout_keep_alive=75,  # longer than a trainer's step between two searches often takes
             timeout_graceful_shutdown=settings.retrieve.drain_s,
+            proxy_headers=False,
             ws="none",
         )
