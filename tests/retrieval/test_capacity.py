@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from retrieval.capacity import MACHINES, PROFILES, Machine, Profile, plan
@@ -60,3 +62,16 @@ def test_senseless_arguments_are_refused(wrong: dict[str, float]) -> None:
     arguments = {"rows": 10, "dim": 2, "batch": 1, "efficiency": 1, "usable": 1} | wrong
     with pytest.raises(ValueError, match="at least 1"):
         plan(profile=FP32, machine=ROUND, **arguments)  # type: ignore[arg-type]
+
+
+def test_the_page_on_capacity_says_what_is_computed(repository: Path) -> None:
+    lines = (repository / "docs" / "capacity.md").read_text(encoding="utf-8").splitlines()
+    table = [line.strip("| ").split(" | ") for line in lines if " M, " in line]
+    assert len(table) == 2 * 12  # devices, then queries a second
+    for number, (name, size, *told) in enumerate(table):
+        millions, _, profiles = name.partition(" M, ")
+        profile = next(profile for profile in PROFILES if profile.name == profiles.partition(",")[0])
+        for machine, cell in zip(MACHINES, told, strict=True):
+            few, many = (plan(int(millions) * 10**6, 768, profile, machine, batch) for batch in (64, 256))
+            assert size == f"{few.bytes / 1e9:.1f}"
+            assert cell == (str(few.devices) if number < 12 else f"{few.rate:,.0f} / {many.rate:,.0f}")

@@ -104,6 +104,9 @@ def cluster(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """The shipped file's application over the starter index, and the same index in this process."""
     cache = tmp_path_factory.mktemp("cache")
     settings = load_settings(None, {}, [f"paths.cache={cache}"]).settings
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in the cluster: the last bits of a query's vector depend on how the work is divided
     local = load_retriever(settings)
     changes = {"set": [f"paths.cache={cache}"], "shards": SHARDS, "shard_deadline_s": DEADLINE_S}
     command = [
@@ -112,7 +115,7 @@ def cluster(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         str(repository / FILE),
         json.dumps(changes),
     ]
-    environment = os.environ | {"PYTHONPATH": str(repository)}
+    environment = os.environ | {"PYTHONPATH": str(repository), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=repository
     ) as process:
@@ -126,6 +129,7 @@ def cluster(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
             process.stdin.close()
             process.wait()
             asyncio.run(local.aclose())
+            torch.set_num_threads(threads)
 
 
 QUERIES = [
