@@ -1,7 +1,7 @@
 """How good a ranking is: pure functions over the grades of what was found, and means with intervals over queries.
 
-The conventions are those of trec_eval, which BEIR's published figures use: a document's gain is its grade, unjudged documents have
-grade 0, documents of grade 1 and above are relevant, and the ideal ranking is that of all judged documents of the query.
+The conventions are those of trec_eval, which BEIR's published figures use: a document's gain is its grade, unjudged documents
+have grade 0, documents of grade 1 and above are relevant, and the ideal ranking is that of all judged documents of the query.
 """
 
 from collections.abc import Mapping, Sequence

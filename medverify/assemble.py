@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.catalogue import EncoderEntry, JudgeEntry
+from configs.catalogue import CrossEncoderEntry, EncoderEntry, JudgeEntry
 from configs.resolve import ResolvedModel, resolve
 from configs.settings import JudgeSettings, Settings
 from retrieval.build import build_index
@@ -13,6 +13,7 @@ from retrieval.encoder_spec import PRESETS
 from retrieval.local import LocalRetriever
 from retrieval.manifest import MANIFEST_FILE, Manifest
 from retrieval.passage import BuildError, EncoderError, IndexMismatchError
+from retrieval.rerank import TransformerCrossEncoder
 from retrieval.serial import SerialRetriever
 from retrieval.sources import starter
 from verifier.engines.base import Engine, EngineError
@@ -40,7 +41,7 @@ def load_judge(settings: Settings, report: Report = lambda _: None, *, reproduci
     judge = settings.judge
     report(f"finding the judge {judge.model}")
     model = resolve(judge.model, settings.paths.cache, tokenizer_only=judge.engine == "openai", on_progress=report)
-    if isinstance(model.entry, EncoderEntry):
+    if isinstance(model.entry, EncoderEntry | CrossEncoderEntry):
         raise EngineError(f"{model.name} is an encoder, not a judge")
     prompt = load_prompt(_prompt_name(judge, model))
     local = load_retriever(settings, report)
@@ -119,6 +120,16 @@ def load_encoder(settings: Settings, name: str, report: Report) -> TransformerEn
     query = model.paths.get("query") or model.path
     device, batch_size = settings.retrieval.device, settings.retrieval.batch_size
     return TransformerEncoder(PRESETS[recipe], query, model.paths.get("article"), device, batch_size)
+
+
+def load_cross_encoder(settings: Settings, report: Report) -> TransformerCrossEncoder:
+    """The cross-encoder that the settings name: in the catalogue, `name@commit`, or a folder."""
+    name = settings.retrieval.cross_encoder
+    report(f"finding the cross-encoder {name}")
+    model = resolve(name, settings.paths.cache, on_progress=report)
+    if model.entry is not None and not isinstance(model.entry, CrossEncoderEntry):
+        raise EncoderError(f"{name} is {model.entry.kind}, not a cross-encoder")
+    return TransformerCrossEncoder(model.path, settings.retrieval.device, settings.retrieval.batch_size)
 
 
 def _mode(settings: JudgeSettings, model: ResolvedModel) -> Mode:

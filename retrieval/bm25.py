@@ -99,7 +99,9 @@ def add_bm25(folder: Path, on_progress: Callable[[int, int], None] | None = None
             recipe = Recipe.current()
             with TextStore(folder) as texts:
                 if len(texts) != manifest.rows:
-                    raise IndexCorruptError(f"{folder}: {len(texts)} passages and {manifest.rows} rows; rebuild the index")
+                    raise IndexCorruptError(
+                        f"{folder}: {len(texts)} passages and {manifest.rows} rows; rebuild the index"
+                    )
                 words = _word_ids(texts, recipe, on_progress)
             if not words.vocab:
                 raise BuildError(f"{folder}: no passage has a word to search for")
@@ -167,7 +169,9 @@ class Bm25Ranker:
             )
         if (recipe := Recipe.current()) != description.recipe:
             ours, theirs = recipe.model_dump(), description.recipe.model_dump()
-            differing = "; ".join(f"{key}: {theirs[key]!r}, here {ours[key]!r}" for key in ours if ours[key] != theirs[key])
+            differing = "; ".join(
+                f"{key}: {theirs[key]!r}, here {ours[key]!r}" for key in ours if ours[key] != theirs[key]
+            )
             raise IndexMismatchError(f"{place}: made by other rules ({differing}); {again}")
         _check_files(place, description, verify=verify)
         try:
@@ -256,7 +260,9 @@ def _check_files(place: Path, description: Description, *, verify: bool) -> None
         except OSError as error:
             raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); add the word index again") from error
         if size != entry.size:
-            raise IndexCorruptError(f"{path}: {size} bytes, {DESCRIPTION_FILE} says {entry.size}; add the word index again")
+            raise IndexCorruptError(
+                f"{path}: {size} bytes, {DESCRIPTION_FILE} says {entry.size}; add the word index again"
+            )
         if found != entry:
             raise IndexCorruptError(f"{path}: its contents do not match {DESCRIPTION_FILE}; add the word index again")
 

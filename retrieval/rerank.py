@@ -55,7 +55,9 @@ class TransformerCrossEncoder:
         import torch
 
         tokenizer, model = self._loaded = self._loaded or self._load()
-        texts = [(query, f"{passage.title}. {passage.text}" if passage.title else passage.text) for query, passage in pairs]
+        texts = [
+            (query, f"{passage.title}. {passage.text}" if passage.title else passage.text) for query, passage in pairs
+        ]
         scores = np.empty(len(texts), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda position: sum(map(len, texts[position])))
         for start in range(0, len(order), self._batch_size):
@@ -89,7 +91,9 @@ class TransformerCrossEncoder:
             raise EncoderError(f"{self._folder}: cannot be loaded on {device}: {error}") from error
         # transformers fills what is missing with random numbers: an encoder without a head would rank at random.
         if missing := sorted(report["missing_keys"]):
-            raise EncoderError(f"{self._folder}: the weights lack {len(missing)} tensors of the model, such as {missing[0]}")
+            raise EncoderError(
+                f"{self._folder}: the weights lack {len(missing)} tensors of the model, such as {missing[0]}"
+            )
         if model.config.num_labels != 1 or model.config.max_position_embeddings < MAX_TOKENS:
             raise EncoderError(
                 f"{self._folder}: {model.config.num_labels} labels and {model.config.max_position_embeddings} tokens at most, "
@@ -109,7 +113,7 @@ class RerankRanker:
 
     def __init__(self, base: Ranker, cross_encoder: CrossEncoder, texts: TextStore, depth: int = DEPTH) -> None:
         """Args:
-            texts: of the index that `base` searches; stays the caller's to close.
+        texts: of the index that `base` searches; stays the caller's to close.
         """
         self._base, self._cross_encoder, self._texts, self._depth = base, cross_encoder, texts, depth
         self.digest = hashlib.sha256(f"rerank depth={depth} {base.digest} {cross_encoder.digest}".encode()).hexdigest()
@@ -123,8 +127,10 @@ class RerankRanker:
         """
         if k < 1:
             raise QueryError(f"k is {k}; expected at least 1")
+        if not queries:
+            return []
         found = [ranking.rows for ranking in self._base.rank(queries, self._depth)]
-        passages = {row: self._texts.get(row) for row in np.unique(np.concatenate(found)).tolist()} if found else {}
+        passages = {row: self._texts.get(row) for row in np.unique(np.concatenate(found)).tolist()}
         pairs = [(query, passages[row]) for query, rows in zip(queries, found, strict=True) for row in rows.tolist()]
         scores = np.split(self._cross_encoder.score(pairs), np.cumsum([len(rows) for rows in found])[:-1])
         return [_ordered(rows, marks, k) for rows, marks in zip(found, scores, strict=True)]

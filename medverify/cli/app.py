@@ -2,7 +2,7 @@
 
 import typer
 
-from medverify.cli import demo, index, inspect, score, serve, verify
+from medverify.cli import demo, index, index_eval, inspect, lexical, score, serve, verify
 
 app = typer.Typer(
     name="medverify",
@@ -14,8 +14,10 @@ app = typer.Typer(
 )
 config = typer.Typer(help="What is in force, and where it came from.", no_args_is_help=True)
 config.command("show")(inspect.show_config)
-indexes = typer.Typer(help="Build an index of passages.", no_args_is_help=True)
+indexes = typer.Typer(help="Build an index of passages, and measure how well it is searched.", no_args_is_help=True)
 indexes.command("build")(index.build)
+indexes.command("add-bm25")(lexical.add_bm25)
+indexes.command("eval")(index_eval.evaluate)
 
 app.command()(demo.demo)
 app.command()(verify.verify)
