@@ -107,7 +107,7 @@ Profile = Literal["dense", "bm25", "hybrid", "rerank"]
 class RetrievalSettings(Section):
     """Where the judge looks things up."""
 
-    index: Annotated[str, Field(description="`starter`, or the folder of an index.")] = "starter"
+    index: Annotated[str, Field(description="`starter`, the folder of an index, or http://… of a server.")] = "starter"
     encoder: Annotated[str, Field(description="Encoder that builds and searches the index.")] = "minilm-l6"
     recipe: Annotated[
         Literal["auto", "minilm-l6", "medcpt"],
@@ -137,6 +137,23 @@ class ServeSettings(Section):
     retry_after_s: Annotated[int, Field(ge=1, description="Retry-After sent with a 503.")] = 5
 
 
+class RetrieveSettings(Section):
+    """The HTTP service of an index."""
+
+    host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8081
+    max_waiting: Annotated[int, Field(ge=1, description="Searches in the queue; beyond it 503.")] = 1024
+    max_batch: Annotated[int, Field(ge=1, description="Queries encoded and searched together.")] = 256
+    cached_hits: Annotated[int, Field(ge=0, description="Passages kept in remembered answers; 0: no cache.")] = 50_000
+    max_queries: Annotated[int, Field(ge=1, description="Queries in one request.")] = 1024
+    max_topk: Annotated[int, Field(ge=1, description="Passages per query.")] = 100
+    max_body_bytes: Annotated[int, Field(ge=1024, description="Size of one request body.")] = 8_000_000
+    deadline_s: Annotated[
+        float, Field(gt=0, description="Seconds after which a search is given up with 503; callers may ask for less.")
+    ] = 25.0
+    drain_s: Annotated[int, Field(ge=0, description="Seconds that requests under way have left after SIGTERM.")] = 30
+
+
 class PathSettings(Section):
     """Where files are kept."""
 
@@ -154,4 +171,5 @@ class Settings(Section):
     judge: JudgeSettings = JudgeSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     serve: ServeSettings = ServeSettings()
+    retrieve: RetrieveSettings = RetrieveSettings()
     paths: PathSettings = PathSettings()

@@ -12,7 +12,8 @@ from retrieval.encoder import TransformerEncoder
 from retrieval.encoder_spec import PRESETS
 from retrieval.local import LocalRetriever
 from retrieval.manifest import MANIFEST_FILE, Manifest
-from retrieval.passage import BuildError, EncoderError, IndexMismatchError
+from retrieval.passage import BuildError, EncoderError, IndexMismatchError, Retriever
+from retrieval.remote import RemoteRetriever
 from retrieval.rerank import TransformerCrossEncoder
 from retrieval.serial import SerialRetriever
 from retrieval.sources import starter
@@ -65,7 +66,16 @@ def load_engine(settings: JudgeSettings, model: ResolvedModel) -> Engine:
     return TransformersEngine(model.path, model.digest, settings.transformers)
 
 
-def load_retriever(settings: Settings, report: Report = lambda _: None) -> LocalRetriever:
+def load_retriever(settings: Settings, report: Report = lambda _: None) -> Retriever:
+    """What the settings name: an index in this process, or a server elsewhere."""
+    place = settings.retrieval.index
+    if place.startswith(("http://", "https://")):
+        report(f"asking {place} for its index")
+        return RemoteRetriever.connect(place, timeout_s=settings.judge.limits.search_timeout_s)
+    return load_local(settings, report)
+
+
+def load_local(settings: Settings, report: Report = lambda _: None) -> LocalRetriever:
     """Open the index that the settings name, with the encoder that they name.
 
     The starter index is built when it is first needed, and again when its corpus or the encoder is another than it was built
@@ -76,7 +86,10 @@ def load_retriever(settings: Settings, report: Report = lambda _: None) -> Local
     if settings.retrieval.index == STARTER and not _is_current(folder, encoder):
         build_starter(folder, encoder, report)
     report(f"opening the index {folder.name}")
-    return LocalRetriever.open(folder, encoder)
+    limits = settings.retrieve.model_dump(include={"max_waiting", "max_batch", "cached_hits"})
+    profile = settings.retrieval.profile
+    cross_encoder = load_cross_encoder(settings, report) if profile == "rerank" else None
+    return LocalRetriever.open(folder, encoder, profile, cross_encoder, **limits)
 
 
 def index_folder(settings: Settings) -> Path:

@@ -1,93 +1,102 @@
-"""Search an index in this process.
-
-One worker thread owns the model and FAISS. Searches that arrive while it is busy wait in a queue, and the next batch is
-whatever waits when the last one is done: no timer, no idle time, large batches exactly when there is much to do.
-"""
+"""Search an index in this process: queue, cache, ranking, texts."""
 
 import asyncio
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
-from retrieval.build import VECTORS_FILE
+from configs.settings import Profile
 from retrieval.encoder import Encoder
-from retrieval.index import FlatIndex
 from retrieval.manifest import Manifest
-from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, QueryError, RetrievalError
+from retrieval.passage import Hit, IndexCorruptError, QueryError
+from retrieval.profiles import open_ranker
+from retrieval.ranker import DenseRanker, Ranker, Ranking
+from retrieval.rerank import CrossEncoder
+from retrieval.search_queue import Ask, SearchQueue
+from retrieval.stats import EngineStats, Staged
 from retrieval.textstore import TextStore
 
 MAX_QUERY_CHARS = 10_000
-_BATCH_QUERIES = 256  # beyond this a batch would only make its first caller wait
+MAX_WAITING = 1024  # searches in the queue: at a few hundred a second, some seconds' work
+MAX_BATCH = 256  # beyond this a batch would only make its first caller wait
+CACHED_HITS = 50_000  # passages that cached answers may hold together: about 100 MB of text
+CACHED_PASSAGES = 16_384  # decoded passages kept by row
 
-
-@dataclass(frozen=True)
-class _Job:
-    """One caller's searches. A caller that goes away cancels `future`, and the job is then skipped."""
-
-    queries: Sequence[str]
-    k: int
-    future: Future[list[list[Hit]]] = field(default_factory=Future)
+_Key = tuple[str, str, str, int]  # digest, profile, query, k
 
 
 class LocalRetriever:
-    """A `Retriever` over an index folder. Safe to use from any thread and from any number of event loops."""
+    """A `Retriever` over a ranker and the passages it ranks. Safe to use from any thread and any number of event loops."""
 
-    def __init__(self, manifest: Manifest, encoder: Encoder, index: FlatIndex, texts: TextStore) -> None:
-        """Use `open`, which checks that the four belong together."""
-        self._digest = manifest.digest
-        self._manifest = manifest
-        self._encoder = encoder
-        self._index = index
+    def __init__(
+        self,
+        ranker: Ranker,
+        texts: TextStore,
+        *,
+        max_waiting: int = MAX_WAITING,
+        max_batch: int = MAX_BATCH,
+        cached_hits: int = CACHED_HITS,
+    ) -> None:
+        """Args:
+        ranker: owned from now on; used by the worker thread only.
+        texts: the passages that the ranker's rows stand for; closed with the retriever.
+        cached_hits: passages that remembered answers may hold together; 0 switches the cache off.
+        """
+        self._ranker = ranker
         self._texts = texts
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="retrieval")
-        self._lock = threading.Lock()  # guards the three below; held for moments only, never during work
-        self._waiting: deque[_Job] = deque()
-        self._draining = False
-        self._closed = False
+        self._passage = lru_cache(CACHED_PASSAGES)(texts.get)
+        self._cache = _Cache(cached_hits)
+        self.stats = EngineStats()
+        if isinstance(ranker, Staged):
+            self.stats.stages |= ranker.stages
+        self._queue = SearchQueue(self._find, max_waiting=max_waiting, max_batch=max_batch, stats=self.stats)
 
     @classmethod
-    def open(cls, folder: Path, encoder: Encoder, *, verify: bool = False) -> Self:
+    def open(
+        cls,
+        folder: Path,
+        encoder: Encoder,
+        profile: Profile = "dense",
+        cross_encoder: CrossEncoder | None = None,
+        *,
+        verify: bool = False,
+        **limits: int,
+    ) -> Self:
         """Open an index with the encoder that built it, and encode one query to see that it works. Blocks for seconds.
 
         Sizes of files are always checked; their SHA-256 if `verify`, or if the index is under 64 MB.
+        `limits` are those of the constructor.
 
         Raises:
-            IndexMismatchError: the encoder is not the one that built the index.
+            IndexMismatchError: the encoder is not the one that built the index, or the profile needs a part that it has not.
             IndexCorruptError: a file is missing or damaged.
-            EncoderError: the model cannot be loaded or used.
+            EncoderError: a model cannot be loaded or used.
         """
-        manifest = Manifest.load(folder)
-        manifest.check_encoder(encoder.spec)
-        manifest.check_files(folder, verify=verify)
-        index = FlatIndex.load(folder / VECTORS_FILE)
-        texts = TextStore(folder)
-        try:
-            if not index.rows == len(texts) == manifest.rows:
-                raise IndexCorruptError(
-                    f"{folder}: {index.rows} vectors, {len(texts)} passages and {manifest.rows} rows; rebuild the index"
-                )
-            if encoder.encode_queries(["fever"]).shape != (1, index.dim):
-                raise IndexMismatchError(
-                    f"{folder}: the encoder's vectors do not have the index's {index.dim} dimensions"
-                )
-        except BaseException:
-            texts.close()
-            raise
-        return cls(manifest, encoder, index, texts)
+        ranker, texts = open_index(folder, encoder, profile, cross_encoder, verify=verify)
+        return cls(ranker, texts, **limits)
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the manifest: same digest, same answers."""
-        return self._digest
+        """SHA-256 over what decides the answers: same digest, same answers."""
+        return self._ranker.digest
 
     @property
-    def manifest(self) -> Manifest:
-        """What the index is made of."""
-        return self._manifest
+    def profile(self) -> str:
+        """How is searched."""
+        return self._ranker.profile
+
+    @property
+    def texts(self) -> TextStore:
+        """The passages by row."""
+        return self._texts
+
+    @property
+    def waiting(self) -> int:
+        """Searches that no batch has taken yet."""
+        return self._queue.waiting
 
     async def search(self, query: str, k: int) -> list[Hit]:
         """Return the `min(k, rows)` best hits, best first; equal scores are ordered by row.
@@ -98,11 +107,19 @@ class LocalRetriever:
         """
         return (await self.search_many([query], k))[0]
 
-    async def search_many(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+    async def search_many(
+        self, queries: Sequence[str], k: int, *, deadline_s: float | None = None, cached: bool = True
+    ) -> list[list[Hit]]:
         """Search for several queries at once; answers come in the order of the queries. All succeed or all fail.
+
+        Args:
+            deadline_s: how long the caller waits. What is still queued then is not worked on.
+            cached: whether a remembered answer will do.
 
         Raises:
             QueryError: as `search`; names the first unusable query.
+            OverloadedError: the queue is full; nothing was begun.
+            DeadlineError: the answer is not there in time.
             RetrievalError: as `search`.
         """
         for query in queries:
@@ -111,84 +128,89 @@ class LocalRetriever:
             raise QueryError(f"k is {k}; expected at least 1")
         if not queries:
             return []
-        job = _Job(tuple(queries), k)
-        self._enqueue(job)
-        return await asyncio.wrap_future(job.future)
+        known = [self._cache.get(self._key(query, k)) if cached else None for query in queries]
+        unknown = [query for query, hits in zip(queries, known, strict=True) if hits is None]
+        with self.stats.lock:
+            self.stats.searches += len(queries)
+            self.stats.cached += len(queries) - len(unknown)
+        if not unknown:
+            return [list(hits) for hits in known if hits is not None]
+        found = iter(await self._queue.ask(unknown, k, deadline_s))
+        return [list(next(found) if hits is None else hits) for hits in known]
 
     async def aclose(self) -> None:
         """Let the batch in work finish, fail what waits, and release the files. May be called more than once."""
-        with self._lock:
-            self._closed = True
-            abandoned = list(self._waiting)
-            self._waiting.clear()
-        for job in abandoned:
-            if job.future.set_running_or_notify_cancel():
-                job.future.set_exception(_closed_error())
-        await asyncio.to_thread(self._worker.shutdown)
+        await asyncio.to_thread(self._queue.close)
         self._texts.close()
 
-    def _enqueue(self, job: _Job) -> None:
+    def _find(self, asks: list[Ask]) -> list[tuple[Hit, ...]]:
+        """Rank and read the texts, for the largest k that is asked for. The worker thread."""
+        queries = list(dict.fromkeys(query for query, _ in asks))
+        with self.stats.stages["rank"].timed():
+            rankings = self._ranker.rank(queries, max(k for _, k in asks))
+        with self.stats.stages["read"].timed():
+            hits = {query: self._hits(ranking) for query, ranking in zip(queries, rankings, strict=True)}
+        answers = [hits[query][:k] for query, k in asks]
+        for ask, answer in zip(asks, answers, strict=True):
+            self._cache.put(self._key(*ask), answer)
+        return answers
+
+    def _hits(self, ranking: Ranking) -> tuple[Hit, ...]:
+        pairs = zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)
+        return tuple(
+            Hit(passage=self._passage(row), score=score, rank=n) for n, (row, score) in enumerate(pairs, start=1)
+        )
+
+    def _key(self, query: str, k: int) -> _Key:
+        return self._ranker.digest, self._ranker.profile, query, k
+
+
+class _Cache:
+    """The answers used last, up to a number of hits over all of them."""
+
+    def __init__(self, max_hits: int) -> None:
+        self._room = max_hits
+        self._answers = OrderedDict[_Key, tuple[Hit, ...]]()
+        self._lock = threading.Lock()
+
+    def get(self, key: _Key) -> tuple[Hit, ...] | None:
         with self._lock:
-            if self._closed:
-                raise _closed_error()
-            self._waiting.append(job)
-            if not self._draining:
-                self._draining = True
-                self._worker.submit(self._drain)
+            if key in self._answers:
+                self._answers.move_to_end(key)
+            return self._answers.get(key)
 
-    def _drain(self) -> None:
-        """Answer batch after batch until nothing waits. Runs in the worker thread."""
-        while batch := self._next_batch():
-            live = [job for job in batch if job.future.set_running_or_notify_cancel()]
-            if live:
-                self._answer(live)
-
-    def _next_batch(self) -> list[_Job]:
-        """Take what waits, up to a bound; with nothing left, the drain ends and the next search starts another."""
-        batch, queries = list[_Job](), 0
+    def put(self, key: _Key, hits: tuple[Hit, ...]) -> None:
         with self._lock:
-            while self._waiting and queries < _BATCH_QUERIES:
-                batch.append(self._waiting.popleft())
-                queries += len(batch[-1].queries)
-            self._draining = bool(batch)
-        return batch
+            self._room += len(self._answers.pop(key, ()))
+            self._answers[key] = hits
+            self._room -= len(hits)
+            while self._room < 0:
+                self._room += len(self._answers.popitem(last=False)[1])
 
-    def _answer(self, jobs: list[_Job]) -> None:
-        try:
-            found = self._find([query for job in jobs for query in job.queries], max(job.k for job in jobs))
-        except Exception as error:  # noqa: BLE001  the thread's edge: whatever it is belongs to the callers
-            self._fail(jobs, error)
-            return
-        start = 0
-        for job in jobs:
-            stop = start + len(job.queries)
-            job.future.set_result([hits[: job.k] for hits in found[start:stop]])
-            start = stop
 
-    def _fail(self, jobs: list[_Job], error: Exception) -> None:
-        """Pass the error on; if several share it, let each try alone: one bad query fails only its own caller."""
-        if len(jobs) > 1:
-            for job in jobs:
-                self._answer([job])
-        elif isinstance(error, RetrievalError):
-            jobs[0].future.set_exception(error)
-        else:
-            failure = RetrievalError(f"the search failed: {error!r}")
-            failure.__cause__ = error
-            jobs[0].future.set_exception(failure)
-
-    def _find(self, queries: list[str], k: int) -> list[list[Hit]]:
-        """Encode, search and read the texts; a query that several callers share is computed once."""
-        unique = list(dict.fromkeys(queries))
-        scores, rows = self._index.search(self._encoder.encode_queries(unique), k)
-        hits = {
-            query: [
-                Hit(passage=self._texts.get(int(row)), score=float(score), rank=rank)
-                for rank, (score, row) in enumerate(zip(scores[number], rows[number], strict=True), start=1)
-            ]
-            for number, query in enumerate(unique)
-        }
-        return [hits[query] for query in queries]
+def open_index(
+    folder: Path,
+    encoder: Encoder,
+    profile: Profile = "dense",
+    cross_encoder: CrossEncoder | None = None,
+    *,
+    verify: bool = False,
+) -> tuple[Ranker, TextStore]:
+    """The ranker and the passages of an index folder; raises as `LocalRetriever.open`."""
+    manifest = Manifest.load(folder)
+    manifest.check_encoder(encoder.spec)
+    manifest.check_files(folder, verify=verify)
+    texts = TextStore(folder)
+    try:
+        if len(texts) != manifest.rows:
+            raise IndexCorruptError(f"{folder}: {len(texts)} passages and {manifest.rows} rows; rebuild the index")
+        ranker = open_ranker(profile, folder, manifest, encoder, texts, cross_encoder=cross_encoder, verify=verify)
+        if not isinstance(ranker, DenseRanker):  # which was tried when it was opened
+            ranker.rank(["fever"], 1)
+    except BaseException:
+        texts.close()
+        raise
+    return ranker, texts
 
 
 def check_query(query: object) -> None:
@@ -207,7 +229,3 @@ def check_query(query: object) -> None:
         query.encode()
     except UnicodeEncodeError as error:
         raise QueryError(f"the query is not valid Unicode: {error.reason} at character {error.start}") from error
-
-
-def _closed_error() -> RetrievalError:
-    return RetrievalError("the retriever was closed")

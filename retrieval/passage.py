@@ -64,6 +64,22 @@ class RowError(RetrievalError):
     """A row that the index does not have, -1 included: rows never wrap around."""
 
 
+class OverloadedError(RetrievalError):
+    """More is asked than can be done soon; nothing was begun. Come back after `retry_after_s`."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class DeadlineError(RetrievalError):
+    """The answer was not there when its caller's deadline passed."""
+
+
+class UnavailableError(RetrievalError):
+    """Nobody is there to search: the retriever was closed, or its server cannot be reached or is not ready."""
+
+
 class FaissInstallError(RetrievalError):
     """FAISS is missing, or several of its distributions have overwritten one another; the message names the command."""
 

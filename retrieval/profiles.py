@@ -9,7 +9,7 @@ from retrieval.encoder import Encoder
 from retrieval.hybrid import HybridRanker
 from retrieval.index import FlatIndex
 from retrieval.manifest import Manifest
-from retrieval.passage import EncoderError
+from retrieval.passage import EncoderError, IndexCorruptError, IndexMismatchError
 from retrieval.ranker import DenseRanker, Ranker
 from retrieval.rerank import CrossEncoder, RerankRanker
 from retrieval.textstore import TextStore
@@ -38,7 +38,7 @@ def open_ranker(
     """
     if profile == "bm25":
         return Bm25Ranker.open(folder, manifest, verify=verify)
-    dense = DenseRanker(encoder, FlatIndex.load(folder / VECTORS_FILE), manifest.digest)
+    dense = _dense(folder, manifest, encoder)
     if profile == "hybrid":
         return HybridRanker([dense, Bm25Ranker.open(folder, manifest, verify=verify)])
     if profile == "rerank":
@@ -46,3 +46,12 @@ def open_ranker(
             raise EncoderError("the profile rerank needs a cross-encoder; name one with retrieval.cross_encoder")
         return RerankRanker(dense, cross_encoder, texts)
     return dense
+
+
+def _dense(folder: Path, manifest: Manifest, encoder: Encoder) -> DenseRanker:
+    index = FlatIndex.load(folder / VECTORS_FILE)
+    if index.rows != manifest.rows:
+        raise IndexCorruptError(f"{folder}: {index.rows} vectors and {manifest.rows} rows; rebuild the index")
+    if encoder.encode_queries(["fever"]).shape != (1, index.dim):
+        raise IndexMismatchError(f"{folder}: the encoder's vectors do not have the index's {index.dim} dimensions")
+    return DenseRanker(encoder, index, manifest.digest)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from retrieval.encoder import Encoder, Vectors
 from retrieval.passage import IndexMismatchError
+from retrieval.stats import Histogram
 
 
 class Ranking(NamedTuple):
@@ -37,7 +38,8 @@ class Ranker(Protocol):
     def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
         """The best `min(k, rows)` rows of each query, or fewer where the profile finds no more.
 
-        What is found for one query does not depend on the other queries of the batch beyond the last bits of their vectors.
+        What is found for one query does not depend on the other queries of the batch beyond the last bits of their vectors, and
+        its first j rows are what `k = j` gives: callers with different k share a batch.
         """
         ...
 
@@ -71,9 +73,13 @@ class DenseRanker:
         if encoder.spec.dim != index.dim:
             raise IndexMismatchError(f"encoder.dim: the index has {index.dim}, given was {encoder.spec.dim}")
         self.digest = digest
+        self.stages = {"encode": Histogram(), "search": Histogram()}
         self._encoder = encoder
         self._index = index
 
     def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
-        scores, rows = self._index.search(self._encoder.encode_queries(queries), k)
+        with self.stages["encode"].timed():
+            vectors = self._encoder.encode_queries(queries)
+        with self.stages["search"].timed():
+            scores, rows = self._index.search(vectors, k)
         return [Ranking(*pair) for pair in zip(rows, scores, strict=True)]

@@ -1,21 +1,20 @@
 """The application: a judge behind `/verify`, and what operators need to know about it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
 
 from configs.settings import ServeSettings
 from serve.admission import Admission
 from serve.body_limit import BodyLimit
+from serve.client_left import unless_client_leaves
 from serve.errors import MEDIA_TYPE, Problem, ServiceError, install
 from serve.schemas import Health, Info, Judgments, Ready, VerifyMany, VerifyRequest
 from verifier.judge import Judge
 from verifier.types import Judgment
-
-T = TypeVar("T")
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
@@ -85,27 +84,3 @@ def create_app(judge: Judge, settings: ServeSettings, info: Info) -> FastAPI:
 
 async def _collect(judging: "asyncio.Future[list[Judgment]]") -> list[Judgment]:
     return await judging
-
-
-async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work`, but cancel it when the client hangs up: an abandoned request stops costing.
-
-    Raises:
-        ServiceError: 499, for the log; the client is not there to read it.
-    """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ServiceError(499, "client-left", "The client left", "the connection was closed before the judgment")
-        return task.result()
-    finally:
-        for future in (task, gone):
-            future.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

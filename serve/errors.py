@@ -1,6 +1,6 @@
 """Errors on the wire: RFC 9457 problem details, one shape for all of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -27,11 +27,12 @@ class ServiceError(Exception):
     """Something that the caller is told about."""
 
     def __init__(
-        self, status: int, kind: str, title: str, detail: str, headers: Mapping[str, str] | None = None
+        self, status: int, kind: str, title: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any
     ) -> None:
         super().__init__(detail)
         self.status, self.kind, self.title, self.detail = status, kind, title, detail
         self.headers = dict(headers or {})
+        self.more = more
 
 
 def problem(
@@ -42,19 +43,24 @@ def problem(
     return JSONResponse(body.model_dump(), status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
+def unfit(faults: Sequence[Mapping[str, str]]) -> ServiceError:
+    """A request that does not fit: each fault names a `field` by its dotted path and what was `expected` there."""
+    detail = "; ".join(f"{fault['field']}: {fault['expected']}" for fault in faults[:5])
+    return ServiceError(422, "invalid-request", "The request does not fit the schema", detail, errors=list(faults))
+
+
 def install(app: FastAPI) -> None:
     """Make the app answer every error with a problem."""
 
     @app.exception_handler(ServiceError)
     async def service_error(_: Request, error: ServiceError) -> JSONResponse:
-        return problem(error.status, error.kind, error.title, error.detail, error.headers)
+        return problem(error.status, error.kind, error.title, error.detail, error.headers, **error.more)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         flat = isinstance(error.body, dict) and "case" not in error.body
-        faults = [_fault(item, flat) for item in error.errors()]
-        detail = "; ".join(f"{fault['field']}: {fault['expected']}" for fault in faults[:5])
-        return problem(422, "invalid-request", "The request does not fit the schema", detail, errors=faults)
+        refusal = unfit([_fault(item, flat) for item in error.errors()])
+        return problem(refusal.status, refusal.kind, refusal.title, refusal.detail, **refusal.more)
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> JSONResponse:

@@ -15,7 +15,7 @@ from verifier.confidence import Confidence, LabelTokens, read_confidence
 from verifier.engines import base
 from verifier.engines.base import Completion, Engine, Finish, Generate, Tokenizer
 from verifier.parse import Parser, Tag
-from verifier.prompt import render_passage
+from verifier.prompt import CLOSE_INFORMATION, OPEN_INFORMATION, render_passage
 from verifier.transcript import Author, Transcript
 from verifier.types import EvidencePassage, Search, StopReason
 
@@ -134,7 +134,7 @@ class Episode:
             raise Stop(StopReason.RETRIEVAL_ERROR, f"no answer within {limits.search_timeout_s} s") from error
         if not hits:
             raise Stop(StopReason.RETRIEVAL_ERROR, "the retriever answered without a single passage")
-        passages = [EvidencePassage(**hit.passage.model_dump(), score=hit.score, rank=hit.rank) for hit in hits]
+        passages = list(map(EvidencePassage.of, hits))
         shown = self._show(passages)
         elapsed = (time.perf_counter() - started) * 1000
         self.searches.append(
@@ -144,7 +144,7 @@ class Episode:
     def _show(self, passages: list[EvidencePassage]) -> int:
         """Append an <information> block; whole passages are dropped from the bottom until it fits. Returns how many stay."""
         encode = self.engine.tokenizer.encode
-        opening, closing = encode(f"\n{Tag.INFORMATION.opening}\n"), encode(f"{Tag.INFORMATION.closing}\n")
+        opening, closing = encode(OPEN_INFORMATION), encode(CLOSE_INFORMATION)
         texts = [encode(render_passage(passage)) for passage in passages]
         room = self.room - len(opening) - len(closing)
         budget = min(room, self.settings.information_tokens)

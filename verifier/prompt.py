@@ -6,13 +6,18 @@ at its fields when it is loaded, so nothing that a question or a trace contains 
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from verifier.engines.base import Tokenizer
+from verifier.parse import Tag
 from verifier.types import Case, EvidencePassage, Question
 from verifier.untrusted import neutralise
+
+OPEN_INFORMATION = f"\n{Tag.INFORMATION.opening}\n"
+CLOSE_INFORMATION = f"{Tag.INFORMATION.closing}\n"
 
 _FIELD = re.compile(r"\{([A-Za-z_]+)\}")
 
@@ -75,6 +80,11 @@ def render_passage(passage: EvidencePassage) -> str:
     """One passage inside an <information> block."""
     title = neutralise(passage.title).strip()
     return f"[{passage.rank}] {title}\n{neutralise(passage.text).strip()}\n"
+
+
+def render_information(passages: Sequence[EvidencePassage]) -> str:
+    """A whole <information> block, as an episode shows it."""
+    return OPEN_INFORMATION + "".join(map(render_passage, passages)) + CLOSE_INFORMATION
 
 
 def prompt_ids(prompt: Prompt, case: Case, tokenizer: Tokenizer) -> list[int]:

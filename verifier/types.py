@@ -5,11 +5,11 @@
 
 import hashlib
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from retrieval.passage import Passage
+from retrieval.passage import Hit, Passage
 
 NonEmpty = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True, max_length=200_000)]
 OptionKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,3}$")]
@@ -82,6 +82,11 @@ class EvidencePassage(Passage):
 
     score: Annotated[float, Field(description="Similarity under the index's metric.")]
     rank: Annotated[int, Field(ge=1)]
+
+    @classmethod
+    def of(cls, hit: Hit) -> Self:
+        """What a search found, as evidence."""
+        return cls(**hit.passage.model_dump(), score=hit.score, rank=hit.rank)
 
 
 class Search(BaseModel):

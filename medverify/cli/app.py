@@ -2,7 +2,7 @@
 
 import typer
 
-from medverify.cli import demo, index, index_eval, inspect, lexical, score, serve, verify
+from medverify.cli import bench, demo, index, index_eval, inspect, lexical, retrieve, score, serve, verify
 
 app = typer.Typer(
     name="medverify",
@@ -18,6 +18,9 @@ indexes = typer.Typer(help="Build an index of passages, and measure how well it 
 indexes.command("build")(index.build)
 indexes.command("add-bm25")(lexical.add_bm25)
 indexes.command("eval")(index_eval.evaluate)
+indexes.command("bench")(bench.bench)
+retrieval = typer.Typer(help=retrieve.HELP, no_args_is_help=True)
+retrieval.command("serve")(retrieve.serve)
 
 app.command()(demo.demo)
 app.command()(verify.verify)
@@ -29,3 +32,4 @@ app.command()(inspect.doctor)
 app.command()(inspect.schema)
 app.add_typer(config, name="config")
 app.add_typer(indexes, name="index")
+app.add_typer(retrieval, name="retrieve")

@@ -28,7 +28,8 @@ COMMANDS = list(commands())
 def test_the_list_of_commands() -> None:
     assert {" ".join(path) for path, _ in COMMANDS} == {
         "", "demo", "verify", "search", "serve", "score", "models", "doctor", "schema",
-        "config", "config show", "index", "index build",
+        "config", "config show", "index", "index build", "index bench", "retrieve", "retrieve serve",
+        "index add-bm25", "index eval",
     }  # fmt: skip
 
 
@@ -121,7 +122,7 @@ def test_models(cli: Cli) -> None:
     by_name = {record["name"]: record for record in records}
     assert {"smollm2-135m-instruct", "minilm-l6"} <= set(by_name)
     for record in records:
-        assert record["kind"] in ("judge", "encoder")
+        assert record["kind"] in ("judge", "encoder", "cross-encoder")
         assert isinstance(record["available"], bool)
         assert record["origin"]
         assert record["licence"]

@@ -47,7 +47,7 @@ async def test_hits_are_those_of_brute_force(retriever: LocalRetriever, built: P
     contract: Retriever = retriever
     for query, k in (("drug 17 lowers", 3), ("marker", 10), ("nothing known", 1)):
         assert plain(await contract.search(query, k)) == expected(query, k)
-    assert contract.digest == Manifest.load(built).digest == retriever.manifest.digest
+    assert contract.digest == Manifest.load(built).digest
 
 
 async def test_k_beyond_the_index_gives_every_passage_once(retriever: LocalRetriever) -> None:
@@ -98,7 +98,10 @@ async def test_what_arrives_during_a_batch_is_the_next_batch(retriever: LocalRet
     assert plain(await first) == expected("drug 0", 1)
     assert [plain(hits) for hits in results] == [expected(f"drug {n}", 1 + n % 4) for n in range(40)]
     assert plain(await twin) == expected("drug 3", 2)
-    assert encoder.batches == [["drug 0"], [f"drug {number}" for number in range(40)]]  # the twin is not encoded again
+    assert encoder.batches == [
+        ["drug 0"],
+        [f"drug {number}" for number in range(1, 40)],
+    ]  # the twins are not encoded again
 
 
 async def test_batches_are_bounded(retriever: LocalRetriever, encoder: FakeEncoder) -> None:
@@ -107,7 +110,7 @@ async def test_batches_are_bounded(retriever: LocalRetriever, encoder: FakeEncod
     await asyncio.sleep(0.05)
     encoder.gate.set()
     await asyncio.gather(first, *others)
-    assert [len(batch) for batch in encoder.batches] == [1, 256, 44]
+    assert [len(batch) for batch in encoder.batches] == [1, 256, 43]  # one of them was in work already
 
 
 async def test_cancelled_callers_cost_nothing(retriever: LocalRetriever, encoder: FakeEncoder) -> None:
@@ -225,7 +228,7 @@ def test_rows_that_do_not_fit_together(built: Path, tmp_path: Path, encoder: Fak
     manifest = Manifest.load(folder)
     files = manifest.files | {"index.faiss": other.files["index.faiss"]}
     manifest.model_copy(update={"files": files}).save(folder)
-    with pytest.raises(IndexCorruptError, match="10 vectors, 300 passages and 300 rows"):
+    with pytest.raises(IndexCorruptError, match="10 vectors and 300 rows"):
         LocalRetriever.open(folder, encoder)
 
 

@@ -1,0 +1,192 @@
+"""Search an index that a server elsewhere holds, over the protocol that retrieval servers of trainers speak.
+
+A failure raises; it is never an empty result. The server's digest is read first, and an answer from another index is refused:
+what a judge was shown must be what its id says.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any, NoReturn, Self
+
+import httpx2
+from pydantic import ValidationError
+
+from retrieval.local import check_query
+from retrieval.passage import (
+    DeadlineError,
+    Hit,
+    IndexMismatchError,
+    OverloadedError,
+    Passage,
+    QueryError,
+    RetrievalError,
+    UnavailableError,
+)
+
+_BUSY = 503
+_RETRIED = frozenset({500, 502, _BUSY, 504})
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 10.0
+_CONNECTIONS = 256
+
+
+class RemoteRetriever:
+    """A `Retriever` over a server's `/retrieve`. Use it from one event loop at a time."""
+
+    def __init__(self, url: str, digest: str, *, timeout_s: float = 30.0, retries: int = 5) -> None:
+        """Use `connect`, which asks the server for its digest. Nothing is sent yet.
+
+        Args:
+            url: address of the server, without `/retrieve`.
+            digest: of the index that must answer.
+            timeout_s: for a whole search, tries and waits included.
+            retries: tries after the first, on lost connections and on 500, 502, 503 and 504.
+        """
+        self._url = url.rstrip("/")
+        self._digest = digest
+        self._timeout_s, self._retries = timeout_s, retries
+        self._client: httpx2.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def connect(cls, url: str, *, timeout_s: float = 30.0, retries: int = 5) -> Self:
+        """Ask the server which index it holds. Blocks.
+
+        Raises:
+            UnavailableError: it does not answer, or not as a retrieval server does.
+        """
+        address = url.rstrip("/") + "/info"
+        try:
+            reply = httpx2.get(address, timeout=timeout_s)
+            digest = reply.raise_for_status().json()["digest"]
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
+            raise UnavailableError(
+                f"{address} does not tell which index it holds ({error!r}); start one with `medverify retrieve serve`"
+            ) from error
+        return cls(url, str(digest), timeout_s=timeout_s, retries=retries)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over what decides the server's answers."""
+        return self._digest
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        """Return the best hits, best first.
+
+        Raises:
+            QueryError: the query is empty, not a string or too long, or k is out of range.
+            DeadlineError: no answer in time.
+            OverloadedError, UnavailableError: the server was busy, or could not be reached, at every try.
+            IndexMismatchError: the server holds another index now.
+            RetrievalError: anything else that keeps a true answer from being given.
+        """
+        return (await self.search_many([query], k))[0]
+
+    async def search_many(self, queries: Sequence[str], k: int, *, deadline_s: float | None = None) -> list[list[Hit]]:
+        """Search for several queries in one request; raises as `search`. All succeed or all fail."""
+        for query in queries:
+            check_query(query)
+        if k < 1:
+            raise QueryError(f"k is {k}; expected at least 1")
+        if not queries:
+            return []
+        allowed_s = min(deadline_s or self._timeout_s, self._timeout_s)
+        try:
+            async with asyncio.timeout(allowed_s):
+                reply = await self._ask(list(queries), k, allowed_s)
+        except TimeoutError as error:
+            raise DeadlineError(f"{self._url}: no answer within {allowed_s:g} s") from error
+        return self._read(reply, len(queries))
+
+    async def aclose(self) -> None:
+        """Close the connections. May be called more than once."""
+        if self._client is not None and self._loop is asyncio.get_running_loop():
+            await self._client.aclose()
+        self._client = None
+
+    async def _ask(self, queries: list[str], k: int, allowed_s: float) -> httpx2.Response:
+        """One request, tried again after a lost connection or a passing trouble, with longer and longer random waits."""
+        client, ends = self._connected(), monotonic() + allowed_s
+        failure = RetrievalError("")
+        for attempt in range(self._retries + 1):
+            if attempt:
+                backoff = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt) * random.uniform(0.5, 1)  # noqa: S311
+                asked = failure.retry_after_s if isinstance(failure, OverloadedError) else 0.0
+                # Never sooner than the server asks, and not all callers at the same moment.
+                await asyncio.sleep(asked * random.uniform(1, 1.25) + backoff)  # noqa: S311
+            body = {"queries": queries, "topk": k, "return_scores": True, "deadline_s": max(ends - monotonic(), 0.001)}
+            try:
+                reply = await client.post("/retrieve", json=body)
+            except httpx2.TransportError as error:
+                failure = UnavailableError(f"{self._url}: {type(error).__name__}: {error}")
+                continue
+            if reply.status_code not in _RETRIED:
+                return reply
+            failure = self._passing(reply)
+        tries = self._retries + 1
+        if isinstance(failure, OverloadedError):
+            raise OverloadedError(f"{failure}; asked {tries} times", failure.retry_after_s)
+        raise type(failure)(f"{failure}; asked {tries} times")
+
+    def _passing(self, reply: httpx2.Response) -> RetrievalError:
+        """What a status means that may be another one soon."""
+        message = f"{self._url}: {_described(reply)}"
+        if reply.status_code == _BUSY:
+            return OverloadedError(message, _retry_after(reply.headers))
+        return UnavailableError(message) if reply.status_code in (502, 504) else RetrievalError(message)
+
+    def _read(self, reply: httpx2.Response, count: int) -> list[list[Hit]]:
+        if reply.status_code != 200:
+            self._refuse(reply)
+        found = reply.headers.get("X-Index-Digest", self._digest)
+        if found != self._digest:
+            raise IndexMismatchError(
+                f"{self._url}: the index was {self._digest} and is {found} now; restart what uses it, so that its "
+                "results name the new one"
+            )
+        try:
+            result = reply.json()["result"]
+            hits = [[_hit(entry, rank) for rank, entry in enumerate(entries, start=1)] for entries in result]
+        except (ValueError, KeyError, TypeError, ValidationError) as error:
+            raise RetrievalError(f"{self._url}: the answer cannot be read: {error!r:.300}") from error
+        if len(hits) != count or not all(hits):
+            raise RetrievalError(
+                f"{self._url}: {count} queries were answered with {len(hits)} lists, {sum(not h for h in hits)} of them empty"
+            )
+        return hits
+
+    def _refuse(self, reply: httpx2.Response) -> NoReturn:
+        message = f"{self._url}: {_described(reply)}"
+        raise (QueryError if reply.status_code == 422 else RetrievalError)(message)
+
+    def _connected(self) -> httpx2.AsyncClient:
+        """The client of the running event loop; connections cannot move from one loop to another."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
+            # Time is kept by the caller of `_ask`, for all tries together.
+            self._client = httpx2.AsyncClient(base_url=self._url, timeout=None, limits=limits)
+            self._loop = loop
+        return self._client
+
+
+def _hit(entry: Mapping[str, Any], rank: int) -> Hit:
+    return Hit(passage=Passage.model_validate(entry["document"]), score=entry["score"], rank=rank)
+
+
+def _described(reply: httpx2.Response) -> str:
+    """Status, and the problem's own words if it is one."""
+    try:
+        detail = reply.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        detail = reply.text
+    return f"HTTP {reply.status_code}: {detail!s:.300}"
+
+
+def _retry_after(headers: httpx2.Headers) -> float:
+    """Seconds that the server asks to wait; 0 if it does not say, or says it as a date."""
+    try:
+        return max(0.0, float(headers.get("Retry-After", 0)))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,171 @@
+"""The retrieval service: an index behind the routes that trainers' clients already call."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from math import ceil
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from configs.settings import RetrieveSettings
+from retrieval.local import LocalRetriever, check_query
+from retrieval.passage import DeadlineError, Hit, OverloadedError, QueryError, RetrievalError, UnavailableError
+from serve.body_limit import BodyLimit
+from serve.client_left import unless_client_leaves
+from serve.errors import MEDIA_TYPE, Problem, ServiceError, install, problem
+from serve.known_rows import KnownRows
+from serve.metrics import RetrievalMetrics
+from serve.retrieval_schemas import (
+    DEFAULT_TOPK,
+    Observations,
+    Observe,
+    RetrievalInfo,
+    RetrievalReady,
+    Retrieve,
+    read_body,
+    render,
+    unusable,
+)
+from serve.schemas import Health
+from serve.tool import observe
+
+_JSON = "application/json"
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
+    for status, description in {
+        413: "The request is too large.",
+        422: "The request does not fit the schema, or a query cannot be searched for.",
+        500: "The search failed.",
+        503: "Busy, not ready, or not done by the deadline; come back after Retry-After seconds.",
+    }.items()
+}
+
+
+def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, info: RetrievalInfo) -> FastAPI:
+    """Build the service around an opened index, which it closes when it stops."""
+    metrics = RetrievalMetrics(retriever)
+    known = KnownRows(retriever)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await retriever.aclose()
+
+    app = FastAPI(
+        title="medverify retrieval",
+        version=info.version,
+        summary="Finds passages of a medical corpus. A research tool, not a medical device.",
+        lifespan=lifespan,
+    )
+    install(app)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(Labelled, digest=retriever.digest, metrics=metrics)
+
+    @app.exception_handler(RetrievalError)
+    async def failed(_: Request, error: RetrievalError) -> Response:
+        return _problem(error)
+
+    # The body is read and written as bytes: FastAPI's own way costs several times the rest of a request.
+    @app.post("/retrieve", openapi_extra=_body(Retrieve), responses=_PROBLEMS)
+    async def retrieve(request: Request) -> Response:
+        """Find the best passages for one query or several. All are answered, or the request fails."""
+        asked = read_body(Retrieve, await request.body())
+        queries, k = asked.asked(), asked.topk or DEFAULT_TOPK
+        _check_size(len(queries), k, settings)
+        for position, query in enumerate(queries):
+            try:
+                check_query(query)
+            except QueryError as error:
+                raise unusable(None if asked.queries is None else position, error) from error
+        deadline_s = min(asked.deadline_s or settings.deadline_s, settings.deadline_s)
+        found = await unless_client_leaves(request, retriever.search_many(queries, k, deadline_s=deadline_s))
+        return Response(render(found, asked.return_scores), media_type=_JSON)
+
+    @app.post("/get_observation", openapi_extra=_body(Observe), responses=_PROBLEMS)
+    async def get_observation(request: Request) -> Observations:
+        """Run the search that each action ends in, and give the evidence as the judge reads it."""
+        asked = read_body(Observe, await request.body())
+        _check_size(len(asked.actions), DEFAULT_TOPK, settings)
+
+        async def search(queries: Any) -> list[list[Hit]]:
+            return await retriever.search_many(queries, DEFAULT_TOPK, deadline_s=settings.deadline_s)
+
+        return await unless_client_leaves(request, observe(asked, search))
+
+    @app.get("/health")
+    async def health() -> Health:
+        """The process is alive."""
+        return Health()
+
+    @app.get("/ready", responses=_PROBLEMS)
+    async def ready() -> RetrievalReady:
+        """Known passages come back when they are asked for; asked again when the last time is long ago."""
+        try:
+            await known.check()
+        except RetrievalError as error:
+            raise UnavailableError(f"not ready: {error}") from error
+        return RetrievalReady(searches_waiting=retriever.waiting)
+
+    @app.get("/info")
+    async def about() -> RetrievalInfo:
+        """What is searched here, and how."""
+        return info
+
+    @app.get("/metrics")
+    async def measured() -> Response:
+        """Counts and times per stage, for Prometheus."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return app
+
+
+class Labelled:
+    """ASGI middleware: every answer names the index that gave it, and is counted."""
+
+    def __init__(self, app: ASGIApp, digest: str, metrics: RetrievalMetrics) -> None:
+        self._app = app
+        self._digest = digest
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def labelled(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["X-Index-Digest"] = self._digest
+                known = scope.get("route") is not None  # else anybody could make new rows in the table
+                self._metrics.answers[scope["path"] if known else "other", message["status"]] += 1
+            await send(message)
+
+        await self._app(scope, receive, labelled if scope["type"] == "http" else send)
+
+
+def _check_size(queries: int, k: int, settings: RetrieveSettings) -> None:
+    largest = min(settings.max_queries, settings.max_waiting)  # one that never fits must not be told to come back
+    if queries > largest:
+        detail = f"{queries} queries; at most {largest} fit into one request"
+        raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
+    if k > settings.max_topk:
+        detail = f"topk is {k}; at most {settings.max_topk} are given"
+        fault = {"field": "topk", "expected": f"at most {settings.max_topk}"}
+        raise ServiceError(422, "invalid-request", "The request does not fit the schema", detail, errors=[fault])
+
+
+def _problem(error: RetrievalError) -> Response:
+    """The error on the wire. Never 429, which some trainers take for the end, and never an empty result."""
+    match error:
+        case OverloadedError():
+            wait = {"Retry-After": str(ceil(error.retry_after_s))}
+            return problem(503, "overloaded", "The service is busy", str(error), wait)
+        case DeadlineError():
+            return problem(503, "deadline", "The answer is not there in time", str(error), {"Retry-After": "1"})
+        case UnavailableError():
+            return problem(503, "unavailable", "The service is not ready", str(error), {"Retry-After": "5"})
+        case QueryError():
+            return problem(422, "invalid-request", "The query cannot be searched for", str(error))
+        case _:
+            return problem(500, "retrieval-failed", "The search failed", str(error))
+
+
+def _body(model: type[Retrieve] | type[Observe]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {_JSON: {"schema": model.model_json_schema()}}}}

@@ -1,0 +1,156 @@
+"""What the retrieval routes take and give: the protocols that trainers' clients already speak."""
+
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import to_json
+
+from retrieval.passage import Hit, Passage, QueryError
+from serve.errors import ServiceError, unfit
+
+M = TypeVar("M", bound=BaseModel)
+
+DEFAULT_TOPK = 3
+
+
+class Retrieve(BaseModel):
+    """`queries` for several searches, or `query` for one; fields that are not listed are ignored."""
+
+    model_config = ConfigDict(
+        strict=True,
+        json_schema_extra={
+            "examples": [
+                {"queries": ["warfarin mechanism", "anaphylaxis treatment"], "topk": 3, "return_scores": True},
+                {"query": "warfarin mechanism", "topk": 3, "return_scores": True},
+            ]
+        },
+    )
+
+    queries: Annotated[list[str] | None, Field(description="Several searches; `result` has a list for each.")] = None
+    query: Annotated[str | None, Field(description="One search; `result` has one list.")] = None
+    topk: Annotated[int | None, Field(ge=1, description=f"Documents per query; missing or null: {DEFAULT_TOPK}.")] = (
+        None
+    )
+    return_scores: Annotated[bool, Field(description="false: bare documents instead of document and score.")] = False
+    deadline_s: Annotated[
+        float | None,
+        Field(gt=0, strict=False, description="Seconds the caller waits; then 503, and no work."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.queries is None) == (self.query is None):
+            raise ValueError("expected either `queries` (a list of strings) or `query` (a string)")
+        return self
+
+    def asked(self) -> list[str]:
+        """The queries, in either dialect."""
+        return [self.query] if self.queries is None and self.query is not None else self.queries or []
+
+
+class Observe(BaseModel):
+    """Actions of a policy, one for each trajectory; all lists have the same length."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "trajectory_ids": ["t1"],
+                    "actions": ["<think>Which target?</think><search>warfarin mechanism</search>"],
+                    "extra_fields": [{}],
+                    "finish": [False],
+                    "is_last_step": [False],
+                }
+            ]
+        },
+    )
+
+    trajectory_ids: list[str | int]
+    actions: list[str]
+    extra_fields: list[dict[str, Any]] | None = None
+    finish: list[bool] | None = None
+    is_last_step: list[bool] | None = None
+
+    @model_validator(mode="after")
+    def _same_lengths(self) -> Self:
+        for name in ("actions", "extra_fields", "finish", "is_last_step"):
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.trajectory_ids):
+                raise ValueError(f"{name} has {len(values)} entries, trajectory_ids has {len(self.trajectory_ids)}")
+        return self
+
+    def finished(self) -> list[bool]:
+        """Which trajectories end here, wherever the client says so."""
+        flags = self.finish or [False] * len(self.actions)
+        extra = self.extra_fields or [{}] * len(self.actions)
+        return [flag or fields.get("finish") is True for flag, fields in zip(flags, extra, strict=True)]
+
+
+class Refusal(BaseModel):
+    """An observation for an action that could not be carried out."""
+
+    obs: str = ""
+    invalid_reason: str
+
+
+class Observations(BaseModel):
+    """What each trajectory sees next."""
+
+    observations: list[str | Refusal]
+    dones: list[bool]
+    valids: list[bool]
+    processing_time_ms: float
+
+
+class RetrievalReady(BaseModel):
+    """Known passages were asked for and came back."""
+
+    status: Literal["ready"] = "ready"
+    searches_waiting: int
+
+
+class RetrievalInfo(BaseModel):
+    """What is searched here, and how."""
+
+    digest: Annotated[str, Field(description="Same digest, same answers; also in the header X-Index-Digest.")]
+    profile: str
+    rows: int
+    manifest: Annotated[dict[str, Any], Field(description="What the index is made of, without its list of files.")]
+    version: str
+
+
+def read_body(model: type[M], body: bytes) -> M:
+    """Parse and check a body in one pass over its bytes.
+
+    Raises:
+        ServiceError: 422; names each field and what was expected there.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise unfit(
+            [
+                {"field": ".".join(map(str, item["loc"])) or "body", "expected": item["msg"]}
+                for item in error.errors(include_url=False, include_input=False, include_context=False)
+            ]
+        ) from error
+
+
+def unusable(position: int | None, error: QueryError) -> ServiceError:
+    """422 for a query that cannot be searched for; `position` is its place in `queries`."""
+    return unfit([{"field": "query" if position is None else f"queries.{position}", "expected": str(error)}])
+
+
+def document(passage: Passage) -> dict[str, Any]:
+    """A passage as clients read it: some take `text`, some the first line of `contents` as the title."""
+    title = " ".join(passage.title.split())
+    return {**vars(passage), "contents": f"{title}\n{passage.text}"}
+
+
+def render(found: list[list[Hit]], with_scores: bool) -> bytes:
+    """The body of an answer, as JSON."""
+    if with_scores:
+        return to_json(
+            {"result": [[{"document": document(hit.passage), "score": hit.score} for hit in hits] for hits in found]}
+        )
+    return to_json({"result": [[document(hit.passage) for hit in hits] for hits in found]})
