@@ -109,7 +109,13 @@ class EncoderEntry(_Entry):
     recipe: Annotated[Literal["minilm-l6", "medcpt"], Field(description="Pooling, lengths and metric that fit it.")]
 
 
-Entry = JudgeEntry | EncoderEntry
+class CrossEncoderEntry(_Entry):
+    """A model that reads a query and a passage at once and says how well they fit."""
+
+    kind: Literal["cross-encoder"]
+
+
+Entry = JudgeEntry | EncoderEntry | CrossEncoderEntry
 
 
 class Catalogue(_Strict):

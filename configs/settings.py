@@ -103,6 +103,9 @@ class JudgeSettings(Section):
     openai: OpenAIEngine = OpenAIEngine()
 
 
+Profile = Literal["dense", "bm25", "hybrid", "rerank"]
+
+
 class RetrievalSettings(Section):
     """Where the judge looks things up."""
 
@@ -112,8 +115,16 @@ class RetrievalSettings(Section):
         Literal["auto", "minilm-l6", "medcpt"],
         Field(description="How the encoder is used; auto: as the catalogue says. Needed for a folder."),
     ] = "auto"
-    profile: Annotated[Literal["dense"], Field(description="How is searched.")] = "dense"
-    device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N; for the encoder.")] = "auto"
+    profile: Annotated[
+        Profile,
+        Field(
+            description="dense: nearest vectors; bm25: shared words; hybrid: both; rerank: dense, read by a cross-encoder."
+        ),
+    ] = "dense"
+    cross_encoder: Annotated[str, Field(description="Cross-encoder of the profile rerank: a name, or a folder.")] = (
+        "medcpt-cross-encoder"
+    )
+    device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N; for the encoders.")] = "auto"
     batch_size: Annotated[int, Field(ge=1, description="Passages encoded together when an index is built.")] = 32
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"],

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.catalogue import EncoderEntry, JudgeEntry
+from configs.catalogue import CrossEncoderEntry, EncoderEntry, JudgeEntry
 from configs.resolve import ResolvedModel, resolve
 from configs.settings import STARTER, JudgeSettings, Settings
 from retrieval.build import build_index
@@ -14,6 +14,7 @@ from retrieval.local import LocalRetriever
 from retrieval.manifest import MANIFEST_FILE, Manifest
 from retrieval.passage import BuildError, EncoderError, IndexMismatchError, Retriever
 from retrieval.remote import RemoteRetriever
+from retrieval.rerank import TransformerCrossEncoder
 from retrieval.serial import SerialRetriever
 from retrieval.sources import starter
 from verifier.engines.base import Engine, EngineError
@@ -39,7 +40,7 @@ def load_judge(settings: Settings, report: Report = lambda _: None, *, reproduci
     judge = settings.judge
     report(f"finding the judge {judge.model}")
     model = resolve(judge.model, settings.paths.cache, tokenizer_only=judge.engine == "openai", on_progress=report)
-    if isinstance(model.entry, EncoderEntry):
+    if isinstance(model.entry, EncoderEntry | CrossEncoderEntry):
         raise EngineError(f"{model.name} is an encoder, not a judge")
     prompt = load_prompt(_prompt_name(judge, model))
     local = load_retriever(settings, report)
@@ -84,7 +85,9 @@ def load_local(settings: Settings, report: Report = lambda _: None) -> LocalRetr
         build_starter(folder, encoder, report)
     report(f"opening the index {folder.name}")
     limits = settings.retrieve.model_dump(include={"max_waiting", "max_batch", "cached_hits"})
-    return LocalRetriever.open(folder, encoder, **limits)
+    profile = settings.retrieval.profile
+    cross_encoder = load_cross_encoder(settings, report) if profile == "rerank" else None
+    return LocalRetriever.open(folder, encoder, profile, cross_encoder, **limits)
 
 
 def build_starter(folder: Path, encoder: TransformerEncoder, report: Report) -> None:
@@ -123,6 +126,16 @@ def load_encoder(settings: Settings, name: str, report: Report) -> TransformerEn
     return TransformerEncoder(
         PRESETS[recipe], query, model.paths.get("article"), how.device, how.batch_size, precision=how.precision
     )
+
+
+def load_cross_encoder(settings: Settings, report: Report) -> TransformerCrossEncoder:
+    """The cross-encoder that the settings name: in the catalogue, `name@commit`, or a folder."""
+    name = settings.retrieval.cross_encoder
+    report(f"finding the cross-encoder {name}")
+    model = resolve(name, settings.paths.cache, on_progress=report)
+    if model.entry is not None and not isinstance(model.entry, CrossEncoderEntry):
+        raise EncoderError(f"{name} is {model.entry.kind}, not a cross-encoder")
+    return TransformerCrossEncoder(model.path, settings.retrieval.device, settings.retrieval.batch_size)
 
 
 def _mode(settings: JudgeSettings, model: ResolvedModel) -> Mode:

@@ -8,13 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from configs.settings import Profile
 from retrieval.encoder import Encoder
-from retrieval.index import ExactIndex
 from retrieval.manifest import Manifest
-from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, PartialAnswerError, QueryError
+from retrieval.passage import Hit, IndexCorruptError, PartialAnswerError, QueryError
+from retrieval.profiles import open_ranker
 from retrieval.ranker import DenseRanker, MissingRowsError, Ranker, Ranking
+from retrieval.rerank import CrossEncoder
 from retrieval.search_queue import Ask, SearchQueue
-from retrieval.shards import open_shards
 from retrieval.stats import EngineStats, Staged
 from retrieval.textstore import TextStore
 
@@ -54,18 +55,27 @@ class LocalRetriever:
         self._queue = SearchQueue(self._find, max_waiting=max_waiting, max_batch=max_batch, stats=self.stats)
 
     @classmethod
-    def open(cls, folder: Path, encoder: Encoder, *, verify: bool = False, **limits: int) -> Self:
+    def open(
+        cls,
+        folder: Path,
+        encoder: Encoder,
+        profile: Profile = "dense",
+        cross_encoder: CrossEncoder | None = None,
+        *,
+        verify: bool = False,
+        **limits: int,
+    ) -> Self:
         """Open an index with the encoder that built it, and encode one query to see that it works. Blocks for seconds.
 
         Sizes of files are always checked; their SHA-256 if `verify`, or if the index is under 64 MB.
         `limits` are those of the constructor.
 
         Raises:
-            IndexMismatchError: the encoder is not the one that built the index.
+            IndexMismatchError: the encoder is not the one that built the index, or the profile needs a part that it has not.
             IndexCorruptError: a file is missing or damaged.
-            EncoderError: the model cannot be loaded or used.
+            EncoderError: a model cannot be loaded or used.
         """
-        ranker, texts = open_dense(folder, encoder, verify=verify)
+        ranker, texts = open_index(folder, encoder, profile, cross_encoder, verify=verify)
         return cls(ranker, texts, **limits)
 
     @property
@@ -195,24 +205,29 @@ class _Cache:
                 self._room += len(self._answers.popitem(last=False)[1])
 
 
-def open_dense(folder: Path, encoder: Encoder, *, verify: bool = False) -> tuple[DenseRanker, TextStore]:
+def open_index(
+    folder: Path,
+    encoder: Encoder,
+    profile: Profile = "dense",
+    cross_encoder: CrossEncoder | None = None,
+    *,
+    verify: bool = False,
+) -> tuple[Ranker, TextStore]:
     """The ranker and the passages of an index folder; raises as `LocalRetriever.open`."""
     manifest = Manifest.load(folder)
     manifest.check_encoder(encoder.spec)
     manifest.check_files(folder, verify=verify)
-    index = ExactIndex(open_shards(folder, manifest))
     texts = TextStore(folder)
     try:
-        if not index.rows == len(texts) == manifest.rows:
-            raise IndexCorruptError(
-                f"{folder}: {index.rows} vectors, {len(texts)} passages and {manifest.rows} rows; rebuild the index"
-            )
-        if encoder.encode_queries(["fever"]).shape != (1, index.dim):
-            raise IndexMismatchError(f"{folder}: the encoder's vectors do not have the index's {index.dim} dimensions")
-        return DenseRanker(encoder, index, manifest.digest), texts
+        if len(texts) != manifest.rows:
+            raise IndexCorruptError(f"{folder}: {len(texts)} passages and {manifest.rows} rows; rebuild the index")
+        ranker = open_ranker(profile, folder, manifest, encoder, texts, cross_encoder=cross_encoder, verify=verify)
+        if not isinstance(ranker, DenseRanker):  # which was tried when it was opened
+            ranker.rank(["fever"], 1)
     except BaseException:
         texts.close()
         raise
+    return ranker, texts
 
 
 def check_query(query: object) -> None:

@@ -2,7 +2,20 @@
 
 import typer
 
-from medverify.cli import bench, compress, demo, index, inspect, plan, retrieve, score, serve, verify
+from medverify.cli import (
+    bench,
+    compress,
+    demo,
+    index,
+    index_eval,
+    inspect,
+    lexical,
+    plan,
+    retrieve,
+    score,
+    serve,
+    verify,
+)
 
 app = typer.Typer(
     name="medverify",
@@ -14,11 +27,13 @@ app = typer.Typer(
 )
 config = typer.Typer(help="What is in force, and where it came from.", no_args_is_help=True)
 config.command("show")(inspect.show_config)
-indexes = typer.Typer(help="Build an index of passages, look into it, check it, compress it.", no_args_is_help=True)
+indexes = typer.Typer(help="Build an index of passages, look into it, check it, measure it.", no_args_is_help=True)
 indexes.command("build")(index.build)
 indexes.command("info")(index.info)
 indexes.command("verify")(index.verify)
+indexes.command("add-bm25")(lexical.add_bm25)
 indexes.command("compress")(compress.compress)
+indexes.command("eval")(index_eval.evaluate)
 indexes.command("plan")(plan.plan)
 indexes.command("bench")(bench.bench)
 retrieval = typer.Typer(help=retrieve.HELP, no_args_is_help=True)

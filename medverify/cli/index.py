@@ -45,6 +45,19 @@ def build(
         ),
     ] = None,
     encoder: EncoderOption = None,
+    min_characters: Annotated[
+        int, typer.Option(min=0, help="Leave out shorter texts: headings and captions cut off from their text.")
+    ] = 120,
+    any_language: Annotated[
+        bool, typer.Option("--any-language", help="Keep texts in other languages than English.")
+    ] = False,
+    keep_retracted: Annotated[
+        bool, typer.Option("--keep-retracted", help="Keep what is flagged as retracted or withdrawn.")
+    ] = False,
+    near_duplicates: Annotated[
+        bool,
+        typer.Option("--drop-near-duplicates", help="Leave out texts that nearly repeat an earlier one (MinHash)."),
+    ] = False,
     dtype: Annotated[
         StoredType, typer.Option(help="How vectors are stored; float16 halves disk and memory.")
     ] = "float32",
@@ -86,12 +99,20 @@ def build(
             quiet_libraries()
             from medverify.assemble import load_encoder
             from retrieval.build import build_index, build_rank
+            from retrieval.clean import Cleaner, CleaningOptions
             from retrieval.encoder import use_gpu_of
             from retrieval.sources import read
 
             if world > 1:
                 use_gpu_of(rank)
             model = load_encoder(settings, encoder or settings.retrieval.encoder, status.update)
+        cleaning = CleaningOptions(
+            min_characters=min_characters,
+            english_only=not any_language,
+            drop_flags=() if keep_retracted else ("retracted", "withdrawn"),
+            near_duplicates=near_duplicates,
+        )
+        cleaner = Cleaner(cleaning)
         passages = (passage for source in sources or () for passage in read(source))
         with EncodingProgress() as progress:
             manifest: Manifest | None
@@ -100,6 +121,7 @@ def build(
                     passages,
                     model,
                     output,
+                    cleaner=cleaner,
                     dtype=dtype,
                     shard_rows=shard_rows,
                     overwrite=overwrite,
@@ -113,6 +135,7 @@ def build(
                     output,
                     rank,
                     world,
+                    cleaner=cleaner,
                     dtype=dtype,
                     shard_rows=shard_rows,
                     overwrite=overwrite,

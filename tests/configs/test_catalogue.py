@@ -21,6 +21,7 @@ def test_the_shipped_catalogue() -> None:
         "qwen2.5-7b-instruct",
         "minilm-l6",
         "medcpt",
+        "medcpt-cross-encoder",
     ]
     for entry in entries.values():
         assert entry.package or entry.hub
@@ -31,6 +32,7 @@ def test_the_default_models_are_in_the_catalogue() -> None:
     entries = load_catalogue().by_name
     assert entries[Settings().judge.model].kind == "judge"
     assert entries[Settings().retrieval.encoder].kind == "encoder"
+    assert entries[Settings().retrieval.cross_encoder].kind == "cross-encoder"
 
 
 def test_packages_are_installed_without_their_requirements() -> None:

@@ -28,7 +28,8 @@ COMMANDS = list(commands())
 def test_the_list_of_commands() -> None:
     assert {" ".join(path) for path, _ in COMMANDS} == {
         "", "demo", "verify", "search", "serve", "score", "models", "doctor", "schema",
-        "config", "config show", "index", "index build", "index info", "index verify", "index plan",
+        "config", "config show", "index", "index build", "index info", "index verify", "index plan", "index bench",
+        "index add-bm25", "index eval", "index compress", "retrieve", "retrieve serve",
     }  # fmt: skip
 
 
@@ -121,7 +122,7 @@ def test_models(cli: Cli) -> None:
     by_name = {record["name"]: record for record in records}
     assert {"smollm2-135m-instruct", "minilm-l6"} <= set(by_name)
     for record in records:
-        assert record["kind"] in ("judge", "encoder")
+        assert record["kind"] in ("judge", "encoder", "cross-encoder")
         assert isinstance(record["available"], bool)
         assert record["origin"]
         assert record["licence"]
