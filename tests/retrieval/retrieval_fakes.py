@@ -12,6 +12,7 @@ from retrieval.encoder_spec import Arithmetic, EncoderSpec, ModelIdentity
 from retrieval.passage import Passage
 
 DIM = 16
+_SENTENCE = "in adults whose kidneys work and is given by mouth twice a day together with food and a glass of water"
 SPEC = EncoderSpec(
     name="fake",
     query_model=ModelIdentity(name="fake/query", digest="a" * 64),
@@ -71,5 +72,8 @@ class FakeEncoder:
 def passages(count: int = 300) -> Iterator[Passage]:
     for number in range(count):
         yield Passage(
-            id=f"p{number}", title=f"Drug {number}", text=f"drug {number} lowers marker {number % 7} é", corpus="c"
+            id=f"p{number}",
+            title=f"Drug {number}",
+            text=f"drug {number} lowers marker {number % 7} é {_SENTENCE}",
+            corpus="c",
         )
