@@ -28,7 +28,8 @@ COMMANDS = list(commands())
 def test_the_list_of_commands() -> None:
     assert {" ".join(path) for path, _ in COMMANDS} == {
         "", "demo", "verify", "search", "serve", "score", "models", "doctor", "schema",
-        "config", "config show", "index", "index build", "index info", "index verify", "index plan",
+        "config", "config show", "index", "index build", "index info", "index verify", "index plan", "index bench",
+        "retrieve", "retrieve serve",
     }  # fmt: skip
 
 
