@@ -20,6 +20,7 @@ from medverify.cli.common import (
     waiting,
 )
 from medverify.cli.render import plain
+from retrieval.passage import Hit, Retriever
 
 
 def build(
@@ -76,7 +77,7 @@ def search(
             from medverify.assemble import load_retriever
 
             retriever = load_retriever(settings, status.update)
-        hits = asyncio.run(retriever.search(query, k))
+        hits = asyncio.run(_search(retriever, query, k))
     for hit in hits:
         if as_json:
             print(json.dumps(hit.model_dump(), ensure_ascii=False))  # noqa: T201 - for programs
@@ -85,6 +86,13 @@ def search(
             origin = escape(plain(f"{hit.score:.3f}  {passage.id}  {passage.source}"))
             out.print(f"[bold]{hit.rank}. {escape(plain(passage.title))}[/]  [dim]{origin}[/]")
             out.print(plain(passage.text) + "\n", highlight=False, markup=False)
+
+
+async def _search(retriever: Retriever, query: str, k: int) -> list[Hit]:
+    try:
+        return await retriever.search(query, k)
+    finally:
+        await retriever.aclose()
 
 
 def _progress() -> Progress:
