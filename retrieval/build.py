@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +38,11 @@ _PATIENCE_S = 600  # for rank 0 to start, after another rank did
 
 
 class Plan(BaseModel):
-    """What an unfinished build is going to be: its manifest, without the vectors."""
+    """What an unfinished build is going to be: how it is made, and its manifest without the vectors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    shard_rows: int
+    how: dict[str, Any]
     manifest: Manifest
 
 
@@ -168,7 +169,7 @@ class _Build:
             except BaseException:
                 self.workspace.remove()
                 raise
-        self._refuse_another(plan)
+        self._refuse(differences("build", plan.how, self._how(), "it has"))
         corpus = CorpusSummary.of(passages).model_dump()
         self._refuse(differences("corpus", plan.manifest.corpus.model_dump(), corpus, "it has"))
         return plan
@@ -181,7 +182,7 @@ class _Build:
                 self.workspace.check_target(overwrite)
                 if plan := _unfinished(self.workspace):
                     held.enter_context(self.workspace.rank(rank))
-                    self._refuse_another(plan)
+                    self._refuse(differences("build", plan.how, self._how(), "it has"))
                     return plan
             if time.monotonic() - started > _PATIENCE_S:
                 raise BuildError(f"{self.workspace.target}: rank 0 has not begun to write the texts; start it as well")
@@ -206,7 +207,7 @@ class _Build:
 
     def _encoded_blocks(self, texts: TextStore, part: RowRange) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Blocks of rows of a shard, counted from its start, with their vectors."""
-        blocks = _blocks_of_like_length(texts.offsets, part)
+        blocks = blocks_of_like_length(texts.offsets, part)
         passages = (texts.get_many(part.start + rows) for rows in blocks)
         with closing(self.encoder.encode_blocks(passages)) as encoded:
             for rows, vectors in zip(blocks, encoded, strict=True):
@@ -242,31 +243,22 @@ class _Build:
         )
         for name in manifest.files:
             sync(folder / name)
-        plan = Plan(shard_rows=self.shard_rows, manifest=manifest)
+        plan = Plan(how=self._how(), manifest=manifest)
         draft = self.workspace.plan.with_suffix(".draft")
         draft.write_text(plan.model_dump_json(), encoding="utf-8")
         publish(draft, self.workspace.plan)
         return plan
 
-    def _refuse_another(self, plan: Plan) -> None:
-        manifest = plan.manifest
-        recorded = {
-            "created_by": manifest.created_by,
-            "cleaning": manifest.cleaning,
-            "encoder": manifest.encoder.recipe(),
-            "arithmetic": manifest.arithmetic,
-            "dtype": manifest.dtype,
-            "shard_rows": plan.shard_rows,
-        }
-        given = {
+    def _how(self) -> dict[str, Any]:
+        """All that decides the bytes, beside the passages."""
+        return {
             "created_by": release(),
             "cleaning": self.cleaner.options.model_dump(mode="json"),
             "encoder": self.encoder.spec.recipe(),
-            "arithmetic": self.encoder.arithmetic,
+            "arithmetic": self.encoder.arithmetic.model_dump(),
             "dtype": self.dtype,
             "shard_rows": self.shard_rows,
         }
-        self._refuse(differences("build", recorded, given, "it has"))
 
     def _refuse(self, differing: str) -> None:
         if differing:
@@ -277,14 +269,22 @@ class _Build:
 
 
 def _unfinished(workspace: Workspace) -> Plan | None:
-    """The plan of a build whose texts are complete, if there is one."""
-    try:
-        return Plan.model_validate_json(workspace.plan.read_bytes()) if workspace.index.exists() else None
-    except (FileNotFoundError, ValidationError):  # none, or of another release
+    """The plan of a build whose texts are complete, if there is one.
+
+    Raises:
+        BuildError: another release left it.
+    """
+    if not (workspace.plan.exists() and workspace.index.exists()):
         return None
+    try:
+        return Plan.model_validate_json(workspace.plan.read_bytes())
+    except ValidationError as error:
+        raise BuildError(
+            f"{workspace.target}: {workspace.plan} is not a plan that this release reads; ask for a fresh start"
+        ) from error
 
 
-def _blocks_of_like_length(offsets: NDArray[np.int64], part: RowRange) -> list[NDArray[np.int64]]:
+def blocks_of_like_length(offsets: NDArray[np.int64], part: RowRange) -> list[NDArray[np.int64]]:
     """The rows of a shard, counted from its start, longest line first, in blocks: little of a batch is then padding."""
     lengths = np.diff(offsets[part.start : part.stop + 1])
     order = np.argsort(-lengths, kind="stable")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -79,6 +80,7 @@ def build(
             _show_built(output, finish_index(output, overwrite=overwrite))
             return
         with waiting("starting") as status:
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # one thread could not keep a GPU busy
             quiet_libraries()
             from medverify.assemble import load_encoder
             from retrieval.build import build_index, build_rank

@@ -198,6 +198,17 @@ def test_another_arithmetic_is_another_build(tmp_path: Path, encoder: FakeEncode
         build_index(passages(), encoder, tmp_path / "index", shard_rows=70)
 
 
+def test_the_work_of_another_release_is_never_thrown_away_unasked(tmp_path: Path, encoder: FakeEncoder) -> None:
+    with pytest.raises(RuntimeError, match="out of memory"):
+        build_index(passages(), StoppingEncoder(1), tmp_path / "index", shard_rows=70)
+    plan = tmp_path / ".index.building" / "plan.json"
+    plan.write_text("{}")
+    with pytest.raises(BuildError, match=r"plan\.json is not a plan that this release reads"):
+        build_index(passages(), encoder, tmp_path / "index", shard_rows=70)
+    assert (tmp_path / ".index.building" / "index" / "vectors" / "00000.npy").exists()
+    build_index(passages(), encoder, tmp_path / "index", fresh=True)
+
+
 def test_half_precision(tmp_path: Path, built: Path, encoder: FakeEncoder) -> None:
     manifest = build_index(passages(), encoder, tmp_path / "index", dtype="float16")
     [half], [full] = open_shards(tmp_path / "index", manifest), open_shards(built, Manifest.load(built))

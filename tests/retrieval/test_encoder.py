@@ -1,10 +1,12 @@
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from configs.precision import native_bfloat16
 from retrieval.encoder import TransformerEncoder
 from retrieval.encoder_spec import MEDCPT, MINILM_L6, PRESETS, EncoderSpec, weights_digest
 from retrieval.passage import EncoderError, IndexMismatchError, Passage
@@ -54,7 +56,7 @@ def passage_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def medcpt(query_dir: Path, passage_dir: Path) -> TransformerEncoder:
-    return TransformerEncoder(TINY, query_dir, passage_dir, device="cpu", batch_size=2)
+    return TransformerEncoder(TINY, query_dir, passage_dir, device="cpu", batch_size=2, precision="float32")
 
 
 def direct(folder: Path, *segments: str, max_length: int) -> Any:
@@ -101,13 +103,51 @@ def test_medcpt_passages_are_title_and_text_as_a_pair(medcpt: TransformerEncoder
 
 def test_mean_pooling_ignores_padding_and_normalises(query_dir: Path) -> None:
     spec = MINILM_L6.model_copy(update={"dim": 32})
-    encoder = TransformerEncoder(spec, query_dir, device="cpu")
+    encoder = TransformerEncoder(spec, query_dir, device="cpu", precision="float32")
     vectors = encoder.encode_passages(PASSAGES)  # one batch: all but one are padded
     for passage, vector in zip(PASSAGES, vectors, strict=True):
         text = f"{passage.title}. {passage.text}" if passage.title else passage.text
         mean = direct(query_dir, text, max_length=256).mean(axis=0)
         np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
     np.testing.assert_allclose(encoder.encode_queries(["fever cough"])[0], vectors[1], atol=1e-5)
+
+
+def test_blocks_are_encoded_as_each_would_be_alone(medcpt: TransformerEncoder) -> None:
+    blocks = [PASSAGES[:3], PASSAGES[3:], [], PASSAGES]
+    found = list(medcpt.encode_blocks(iter(blocks)))
+    for block, vectors in zip(blocks, found, strict=True):
+        np.testing.assert_array_equal(vectors, medcpt.encode_passages(block))
+    assert list(medcpt.encode_blocks([])) == []
+
+
+def test_what_a_source_of_blocks_raises_comes_through(medcpt: TransformerEncoder) -> None:
+    def broken() -> Iterator[list[Passage]]:
+        yield PASSAGES
+        raise OSError("disk gone")
+
+    found = medcpt.encode_blocks(broken())
+    assert next(found).shape == (5, 32)
+    with pytest.raises(OSError, match="disk gone"):
+        next(found)
+
+
+def test_bfloat16_is_for_passages_and_queries_stay_exact(
+    medcpt: TransformerEncoder, query_dir: Path, passage_dir: Path
+) -> None:
+    half = TransformerEncoder(TINY, query_dir, passage_dir, device="cpu", batch_size=2, precision="bfloat16")
+    assert half.arithmetic.model_dump() == {"precision": "bfloat16", "batch_size": 2, "device": "cpu"}
+    assert half.spec == medcpt.spec
+    np.testing.assert_array_equal(half.encode_queries(["fever"]), medcpt.encode_queries(["fever"]))
+    exact, rough = medcpt.encode_passages(PASSAGES), half.encode_passages(PASSAGES)
+    assert rough.dtype == np.float32
+    off = np.linalg.norm(rough - exact, axis=1) / np.linalg.norm(exact, axis=1)
+    assert (off > 0).all()
+    assert (off < 0.05).all()
+
+
+def test_automatic_precision_is_what_the_hardware_multiplies(query_dir: Path) -> None:
+    encoder = TransformerEncoder(MINILM_L6.model_copy(update={"dim": 32}), query_dir, device="cpu")
+    assert encoder.arithmetic.precision == ("bfloat16" if native_bfloat16("cpu") else "float32")
 
 
 def test_nothing_in_nothing_out(medcpt: TransformerEncoder) -> None:
@@ -129,6 +169,8 @@ def test_queries_alone_need_only_the_query_model(medcpt: TransformerEncoder, que
     np.testing.assert_array_equal(encoder.encode_queries(["fever"]), medcpt.encode_queries(["fever"]))
     with pytest.raises(EncoderError, match="made for queries only"):
         encoder.encode_passages(PASSAGES)
+    with pytest.raises(EncoderError, match="made for queries only"):
+        next(encoder.encode_blocks([PASSAGES]))
     with pytest.raises(EncoderError, match="give the folder of ncbi/MedCPT-Article-Encoder"):
         TransformerEncoder(TINY, query_dir)
 

@@ -89,6 +89,6 @@ def test_a_cleaner_out_of_order_two_equal_ids_and_an_encoder_without_digest(tmp_
     twins = [Passage(id="1", text="a"), Passage(id="1", text="b")]
     with pytest.raises(BuildError, match="two passages with the id '1'"):
         build_from_vectors(blocks(twins), SPEC, tmp_path / "index")
+    loose = SPEC.model_copy(update={"query_model": ModelIdentity(name="x")})
     with pytest.raises(BuildError, match="not pinned"):
-        loose = SPEC.model_copy(update={"query_model": ModelIdentity(name="x")})
         build_from_vectors(blocks(few()), loose, tmp_path / "index")
