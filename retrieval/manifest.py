@@ -56,6 +56,20 @@ class RowRange(_Part):
     file: str
     start: Annotated[int, Field(ge=0)]
     stop: Annotated[int, Field(ge=1)]
+    longest: Annotated[
+        float | None, Field(ge=0, description="Length of the longest vector as stored; null: not written yet.")
+    ] = None
+
+
+class Parity(_Part):
+    """How near vectors that were given ready are, in a sample, to freshly encoded ones."""
+
+    seed: int
+    ids: Annotated[tuple[str, ...], Field(description="The sample.")]
+    min_cosine: Annotated[float, Field(description="The lowest cosine of a ready vector with the fresh one.")]
+    max_difference: Annotated[
+        float, Field(description="The greatest length of a difference, as a fraction of the fresh vector's length.")
+    ]
 
 
 class Manifest(_Part):
@@ -70,6 +84,10 @@ class Manifest(_Part):
     arithmetic: Annotated[
         Arithmetic | None, Field(description="How the vectors were computed; null: they were given ready.")
     ]
+    parity: Annotated[
+        Parity | None,
+        Field(description="What shows that ready vectors are the encoder's; null: nothing does, or none are."),
+    ] = None
     dtype: Annotated[StoredType, Field(description="How the vectors are stored.")] = "float32"
     metric: Literal["ip"] = "ip"
     rows: Annotated[int, Field(ge=1)]
@@ -89,6 +107,10 @@ class Manifest(_Part):
     def digest(self) -> str:
         """SHA-256 of the manifest's canonical JSON."""
         return hashlib.sha256(_canonical(self.model_dump(mode="json"))).hexdigest()
+
+    def overlapping(self, start: int, stop: int) -> tuple[RowRange, ...]:
+        """The files that hold any of the rows `start` up to and without `stop`."""
+        return tuple(part for part in self.ranges if part.start < stop and start < part.stop)
 
     def save(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`."""

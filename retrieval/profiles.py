@@ -49,7 +49,7 @@ def open_ranker(
 
 
 def _dense(folder: Path, manifest: Manifest, encoder: Encoder) -> DenseRanker:
-    index = ExactIndex(open_shards(folder, manifest))
+    index = ExactIndex(open_shards(folder, manifest), norms=[part.longest for part in manifest.ranges])
     if encoder.encode_queries(["fever"]).shape != (1, index.dim):
         raise IndexMismatchError(f"{folder}: the encoder's vectors do not have the index's {index.dim} dimensions")
     return DenseRanker(encoder, index, manifest.digest)

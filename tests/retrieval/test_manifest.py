@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from retrieval_fakes import SPEC, passages
 
 from retrieval.encoder_spec import ModelIdentity
+from retrieval.clean import REASONS
 from retrieval.manifest import Manifest
 from retrieval.passage import IndexCorruptError, IndexMismatchError
 
@@ -22,7 +23,7 @@ def test_a_manifest_survives_its_file(built: Path, tmp_path: Path) -> None:
     assert Manifest.load(tmp_path) == manifest
     assert (tmp_path / "manifest.json").read_bytes() == (built / "manifest.json").read_bytes()
     assert manifest.corpus.names == ("c",)
-    assert (manifest.corpus.passages, manifest.rows, manifest.dropped) == (300, 300, {"empty": 0, "duplicate": 0})
+    assert (manifest.corpus.passages, manifest.rows, manifest.dropped) == (300, 300, dict.fromkeys(REASONS, 0))
 
 
 def test_the_digest_changes_with_any_field(built: Path) -> None:
