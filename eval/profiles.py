@@ -11,7 +11,7 @@ from eval.metrics import Estimate
 from eval.ranking import mean, ndcg, recall, reciprocal_rank
 from retrieval.bm25 import Bm25Ranker, add_bm25
 from retrieval.build import build_index
-from retrieval.clean import Cleaner, CleaningOptions
+from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.encoder import Encoder
 from retrieval.manifest import MANIFEST_FILE, Manifest
 from retrieval.passage import IndexCorruptError, IndexMismatchError
@@ -21,8 +21,6 @@ from retrieval.textstore import TextStore, passage_line
 
 DEPTH = 10  # rows asked for; what is deeper counts in none of the figures
 _BATCH = 32
-# What the judgments know must be there to be found.
-EVERY_DOCUMENT = CleaningOptions(min_characters=0, english_only=False, drop_flags=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ def index_of(
         except IndexCorruptError:
             pass  # it is ours to build again
     return target, build_index(
-        benchmark.documents, encoder, target, cleaner=Cleaner(EVERY_DOCUMENT), overwrite=True, on_progress=on_progress
+        benchmark.documents, encoder, target, cleaner=Cleaner(KEEP_ALL), overwrite=True, on_progress=on_progress
     )
 
 

@@ -77,8 +77,7 @@ class Description(BaseModel):
 def add_bm25(folder: Path, on_progress: Callable[[int, int], None] | None = None) -> Description:
     """Add a word index to the index in `folder`, or replace the one it has. Killed at any moment, it leaves none or a whole one.
 
-    Memory: about 8 bytes a word of the corpus, plus 32 for each different word of each passage. The same index and library give
-    the same bytes.
+    Memory: about 55 bytes for each different word of each passage. The same index and library give the same bytes.
 
     Raises:
         IndexCorruptError: the index is damaged.

@@ -40,6 +40,10 @@ class CleaningOptions(BaseModel):
     ] = False
 
 
+#: For sets that others have cleaned, or that judgments refer to: only empty and duplicate passages are left out.
+KEEP_ALL = CleaningOptions(min_characters=0, english_only=False, drop_flags=())
+
+
 class Cleaner:
     """Cleans one corpus, or several as one. Not for reuse: it remembers what it has seen."""
 

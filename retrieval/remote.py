@@ -19,6 +19,7 @@ from retrieval.passage import (
     Hit,
     IndexMismatchError,
     OverloadedError,
+    PartialAnswerError,
     Passage,
     QueryError,
     RetrievalError,
@@ -115,7 +116,13 @@ class RemoteRetriever:
                 asked = failure.retry_after_s if isinstance(failure, OverloadedError) else 0.0
                 # Never sooner than the server asks, and not all callers at the same moment.
                 await asyncio.sleep(asked * random.uniform(1, 1.25) + backoff)  # noqa: S311
-            body = {"queries": queries, "topk": k, "return_scores": True, "deadline_s": max(ends - monotonic(), 0.001)}
+            body = {
+                "queries": queries,
+                "topk": k,
+                "return_scores": True,
+                "deadline_s": max(ends - monotonic(), 0.001),
+                "partial": False,
+            }
             try:
                 reply = await client.post("/retrieve", json=body)
             except httpx2.TransportError as error:
@@ -146,10 +153,14 @@ class RemoteRetriever:
                 "results name the new one"
             )
         try:
-            result = reply.json()["result"]
+            body = reply.json()
+            result, partial = body["result"], body.get("partial", False)
             hits = [[_hit(entry, rank) for rank, entry in enumerate(entries, start=1)] for entries in result]
         except (ValueError, KeyError, TypeError, ValidationError) as error:
             raise RetrievalError(f"{self._url}: the answer cannot be read: {error!r:.300}") from error
+        if partial:
+            missing = body.get("missing_rows", ())
+            raise PartialAnswerError(f"{self._url}: the answer is without the rows {missing}", missing, hits)
         if len(hits) != count or not all(hits):
             raise RetrievalError(
                 f"{self._url}: {count} queries were answered with {len(hits)} lists, {sum(not h for h in hits)} of them empty"

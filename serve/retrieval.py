@@ -99,7 +99,7 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
                 request, retriever.search_many(queries, k, deadline_s=deadline_s)
             )
         except PartialAnswerError as error:
-            if not (asked.partial or settings.allow_partial):
+            if not (settings.allow_partial if asked.partial is None else asked.partial):
                 raise
             found, missing = error.hits, error.missing
         return Response(render(found, asked.return_scores, missing), media_type=_JSON)

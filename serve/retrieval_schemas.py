@@ -39,8 +39,12 @@ class Retrieve(BaseModel):
     ] = None
 
     partial: Annotated[
-        bool, Field(description="Take an answer without the rows that cannot be searched just now; it says so itself.")
-    ] = False
+        bool | None,
+        Field(
+            description="Whether an answer without the rows that cannot be searched just now will do, which then says so; "
+            "missing: as the service is set."
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:

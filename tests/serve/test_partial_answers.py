@@ -1,15 +1,19 @@
 """Rows that cannot be searched: an error, unless somebody asked for what is left; and then it says so."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from search_fakes import WordRanker, retriever_of, search_app
+from serve_fakes import listening
 
-from retrieval.passage import PartialAnswerError
+from retrieval.passage import OverloadedError, PartialAnswerError
 from retrieval.ranker import MissingRowsError, Ranking
+from retrieval.remote import RemoteRetriever
 
 BODY: dict[str, Any] = {"queries": ["warfarin", "heparin"], "topk": 2, "return_scores": True}
 
@@ -82,9 +86,31 @@ def test_the_service_may_allow_it_for_all(ranker: LossyRanker) -> None:
         assert response.json()["partial"] is True
         assert [[document["id"] for document in result] for result in response.json()["result"]] == [["p2", "p3"]] * 2
         # A tool server's client has nowhere to see that evidence is missing.
+        assert client.post("/retrieve", json={**BODY, "partial": False}).status_code == 503
         actions = {"trajectory_ids": ["t"], "actions": ["<search>warfarin</search>"]}
         assert client.post("/get_observation", json=actions).status_code == 503
         assert client.get("/ready").status_code == 503
+
+
+async def test_the_client_never_takes_a_partial_answer_for_a_whole_one(ranker: LossyRanker) -> None:
+    async with listening(search_app(ranker, allow_partial=True)) as url:
+        remote = await asyncio.to_thread(RemoteRetriever.connect, url, retries=0)
+        with pytest.raises(OverloadedError, match="the disk is gone"):
+            await remote.search("warfarin", 2)
+        await remote.aclose()
+
+    app = FastAPI()  # a server that marks its answer without being allowed to give one
+
+    @app.post("/retrieve")
+    async def retrieve() -> dict[str, Any]:
+        hit = {"document": {"id": "p2", "text": "t"}, "score": 1.0}
+        return {"result": [[hit]], "partial": True, "missing_rows": [[0, 2]]}
+
+    async with listening(app) as url:
+        remote = RemoteRetriever(url, "d" * 64, retries=0)
+        with pytest.raises(PartialAnswerError, match=r"without the rows \[\[0, 2\]\]"):
+            await remote.search("warfarin", 2)
+        await remote.aclose()
 
 
 async def test_a_lost_shard_is_asked_once_for_a_batch_not_once_for_each_query(ranker: LossyRanker) -> None:
