@@ -5,6 +5,7 @@ copy lies in the folder of its exact index, which it names by digest; its candid
 unless that is switched off.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -58,6 +59,11 @@ class Recipe(BaseModel):
     trained_on: Annotated[int, Field(ge=1, description="Sampled rows.")]
     file: FileEntry
     recall: Recall
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the recipe's JSON, which holds the checksum of the copy and the digest of its exact index."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
 class CompressedIndex:
@@ -214,6 +220,15 @@ def read_recipe(folder: Path, profile: str) -> Recipe:
         raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); {_mend(folder, profile)}") from error
     except ValidationError as error:
         raise IndexCorruptError(f"{path}: not a recipe: {error}; {_mend(folder, profile)}") from error
+
+
+def read_recipes(folder: Path) -> list[Recipe]:
+    """How the compressed copies of the index in `folder` were made, by name.
+
+    Raises:
+        IndexCorruptError: one is damaged.
+    """
+    return [read_recipe(folder, path.stem) for path in sorted((folder / FOLDER).glob("*.json"))]
 
 
 def _kind(profile: str, dim: int) -> tuple[str, int, int]:

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 from retrieval_fakes import SPEC, passages
 
-from retrieval.encoder_spec import ModelIdentity
 from retrieval.clean import REASONS
+from retrieval.encoder_spec import ModelIdentity
 from retrieval.manifest import Manifest
 from retrieval.passage import IndexCorruptError, IndexMismatchError
 

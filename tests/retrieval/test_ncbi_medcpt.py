@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from retrieval_fakes import SPEC, FakeEncoder
 
-from retrieval.clean import Cleaner, CleaningOptions
+from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.encoder import Vectors
 from retrieval.manifest import Manifest, Parity
 from retrieval.passage import IndexMismatchError, Passage, SourceError, VectorError
@@ -92,7 +92,7 @@ def test_an_index_of_ready_vectors_leaves_out_and_counts_articles_without_abstra
 ) -> None:
     chunks, encoder = NcbiMedcptChunks(folder), WideEncoder()
     parity = prove_parity(chunks, encoder)
-    cleaner = Cleaner(CleaningOptions(min_characters=0))
+    cleaner = Cleaner(KEEP_ALL)
     manifest = build_from_vectors(
         chunks.blocks(), encoder.spec, tmp_path / "index", parity=parity, cleaner=cleaner, shard_rows=30
     )

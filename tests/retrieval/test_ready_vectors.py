@@ -6,7 +6,7 @@ import pytest
 from retrieval_fakes import DIM, SPEC, FakeEncoder, embed, passages
 
 from retrieval.build import build_index
-from retrieval.clean import Cleaner, CleaningOptions
+from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.encoder_spec import ModelIdentity
 from retrieval.manifest import Manifest, StoredType
 from retrieval.passage import BuildError, Passage, VectorError
@@ -33,9 +33,6 @@ def test_ready_vectors_give_the_files_that_encoding_gives(
     assert ready == Manifest.load(tmp_path / "ready") == encoded.model_copy(update={"arithmetic": None})
 
 
-EVERY_LENGTH = CleaningOptions(min_characters=0)
-
-
 class Lookahead(Cleaner):
     """A cleaner that reads on before it decides."""
 
@@ -48,9 +45,7 @@ def test_a_dropped_passage_takes_its_vector_with_it(tmp_path: Path, cleaner: typ
     texts = ["one", " ", "two", "one", "two", "three", "one"]
     found = [Passage(id=str(number), text=text) for number, text in enumerate(texts)]
     vectors = np.arange(len(found) * DIM, dtype=np.float32).reshape(-1, DIM)
-    manifest = build_from_vectors(
-        [(found, vectors)], SPEC, tmp_path / "index", cleaner=cleaner(EVERY_LENGTH), shard_rows=2
-    )
+    manifest = build_from_vectors([(found, vectors)], SPEC, tmp_path / "index", cleaner=cleaner(KEEP_ALL), shard_rows=2)
     assert {reason: count for reason, count in manifest.dropped.items() if count} == {"empty": 1, "duplicate": 3}
     np.testing.assert_array_equal(np.concatenate(open_shards(tmp_path / "index", manifest)), vectors[[0, 2, 5]])
     with TextStore(tmp_path / "index") as store:
