@@ -237,8 +237,12 @@ def _pair(passage: Passage) -> tuple[str, ...]:
     return passage.title, passage.text
 
 
-def _joined(passage: Passage) -> tuple[str, ...]:
-    return (f"{passage.title}. {passage.text}" if passage.title else passage.text,)
+def joined(passage: Passage) -> str:
+    """Title and text as one segment."""
+    return f"{passage.title}. {passage.text}" if passage.title else passage.text
 
 
-_FORMATS: Mapping[str, Callable[[Passage], tuple[str, ...]]] = {"pair": _pair, "joined": _joined}
+_FORMATS: Mapping[str, Callable[[Passage], tuple[str, ...]]] = {
+    "pair": _pair,
+    "joined": lambda passage: (joined(passage),),
+}

@@ -49,6 +49,26 @@ class FileEntry(_Part):
     size: Annotated[int, Field(ge=0, description="Bytes.")]
     sha256: Sha256
 
+    def check(self, path: Path, *, hashed: bool, record: str = "the manifest", mend: str = "rebuild the index") -> None:
+        """Check a file's size and, if `hashed`, its SHA-256.
+
+        Args:
+            record: what the entry stands in, for the message.
+            mend: what to do about a damaged file.
+
+        Raises:
+            IndexCorruptError: names the file, and what is wrong with it.
+        """
+        try:
+            size = path.stat().st_size
+            sha256 = sha256_file(path) if hashed and size == self.size else self.sha256
+        except OSError as error:
+            raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); {mend}") from error
+        if size != self.size:
+            raise IndexCorruptError(f"{path}: {size} bytes, {record} says {self.size}; {mend}")
+        if sha256 != self.sha256:
+            raise IndexCorruptError(f"{path}: its contents do not match {record}; {mend}")
+
 
 class RowRange(_Part):
     """Which rows a vector file holds: `start` up to and without `stop`."""
@@ -183,16 +203,7 @@ class Manifest(_Part):
         Raises:
             IndexCorruptError: names the file, and what is wrong with it.
         """
-        path, entry = folder / name, self.files[name]
-        try:
-            size = path.stat().st_size
-            sha256 = sha256_file(path) if hashed and size == entry.size else entry.sha256
-        except OSError as error:
-            raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); rebuild the index") from error
-        if size != entry.size:
-            raise IndexCorruptError(f"{path}: {size} bytes, the manifest says {entry.size}; rebuild the index")
-        if sha256 != entry.sha256:
-            raise IndexCorruptError(f"{path}: its contents do not match the manifest; rebuild the index")
+        self.files[name].check(folder / name, hashed=hashed)
 
 
 class CorpusSummary:

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.encoder import joined
 from retrieval.encoder_spec import weights_digest
 from retrieval.model_loader import Loaded, load_model, pick_device
 from retrieval.passage import EncoderError, Passage, QueryError
@@ -56,9 +57,7 @@ class TransformerCrossEncoder:
         import torch
 
         tokenizer, model = self._loaded = self._loaded or self._load()
-        texts = [
-            (query, f"{passage.title}. {passage.text}" if passage.title else passage.text) for query, passage in pairs
-        ]
+        texts = [(query, joined(passage)) for query, passage in pairs]
         scores = np.empty(len(texts), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda position: sum(map(len, texts[position])))
         for start in range(0, len(order), self._batch_size):
