@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import uvloop
@@ -34,6 +34,13 @@ from serve.load import Connection, Load, run_load
 PORTS = {"plain": 8191, "ours": 8192}
 MANY = 2000  # requests at one moment, for the overload
 BURSTS = 5
+
+
+class Run(NamedTuple):
+    """One measurement of one server."""
+
+    load: Load
+    cpu_ms: float  # processor time of the server for one answer: it hardly depends on what else the machine does
 
 
 def main() -> None:
@@ -51,7 +58,7 @@ def main() -> None:
         return
     clients = [int(number) for number in options.clients.split(",")]
     with running(options.index) as pids:
-        rows, busy = uvloop.run(measure(titles(options.queries), clients, options.seconds, options.runs))
+        rows, busy = uvloop.run(measure(titles(options.queries), clients, options.seconds, options.runs, pids))
         show(rows, clients, busy)
         uvloop.run(overload(titles(options.queries), pids["ours"]))
 
@@ -151,10 +158,10 @@ def answers(port: int) -> bool:
 
 
 async def measure(
-    queries: Iterator[str], clients: list[int], seconds: float, runs: int
-) -> tuple[dict[tuple[str, int], list[Load]], float]:
+    queries: Iterator[str], clients: list[int], seconds: float, runs: int, pids: dict[str, int]
+) -> tuple[dict[tuple[str, int], list[Run]], float]:
     """Load the servers in turn; also gives the share of one core that the load itself took."""
-    rows: dict[tuple[str, int], list[Load]] = {}
+    rows: dict[tuple[str, int], list[Run]] = {}
     used, started = time.process_time(), time.perf_counter()
     for run in range(runs):
         for number in clients:
@@ -163,23 +170,27 @@ async def measure(
                     url = f"http://127.0.0.1:{port}"
                     asks = [(await stack.enter_async_context(Connection(url, 3))).ask for _ in range(number)]
                     await run_load(asks, queries, min(1.0, seconds))  # settles the batches
+                    before = cpu_s(pids[name])
                     load = await run_load(asks, queries, seconds)
-                rows.setdefault((name, number), []).append(load)
+                    spent = cpu_s(pids[name]) - before
+                rows.setdefault((name, number), []).append(Run(load, 1000 * spent / max(1, len(load.latencies))))
                 print(f"run {run + 1}, {number} clients, {name}: {load.rate:.1f}/s", dict(load.outcomes), flush=True)
     return rows, (time.process_time() - used) / (time.perf_counter() - started)
 
 
-def show(rows: dict[tuple[str, int], list[Load]], clients: list[int], busy: float) -> None:
+def show(rows: dict[tuple[str, int], list[Run]], clients: list[int], busy: float) -> None:
     """Medians over the runs; ratios are medians of each run's ratio."""
     print(
         "\n| clients | server | queries/s | p50 ms | p99 ms | errors | queries/s, ours / plain |\n|---|---|---|---|---|---|---|"
     )
     for number in clients:
-        ratios = [b.rate / a.rate for a, b in zip(rows["plain", number], rows["ours", number], strict=True) if a.rate]
+        pairs = zip(rows["plain", number], rows["ours", number], strict=True)
+        ratios = [ours.load.rate / plain.load.rate for plain, ours in pairs if plain.load.rate]
         for name in PORTS:
-            loads = rows[name, number]
+            loads = [run.load for run in rows[name, number]]
             figures = [statistics.median(load.rate for load in loads)]
             figures += [statistics.median(load.quantile_ms(share) for load in loads) for share in (0.5, 0.99)]
+            figures.append(statistics.median(run.cpu_ms for run in rows[name, number]))
             ratio = (
                 f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f}-{max(ratios):.2f})" if name == "ours" else ""
             )
@@ -201,6 +212,12 @@ async def overload(queries: Iterator[str], pid: int) -> None:
             elapsed = (time.perf_counter() - started) * 1000
         good, busy = outcomes.pop("200", 0), outcomes.pop("503", 0)
         print(f"| {burst + 1} | {good} | {busy} | {dict(outcomes) or 0} | {elapsed:.0f} | {resident_mib(pid):.0f} |")
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mib(pid: int) -> float:

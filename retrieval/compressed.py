@@ -237,7 +237,7 @@ def _kind(profile: str, dim: int) -> tuple[str, int, int]:
     if match[2]:
         if dim % int(match[2]):
             raise BuildError(f"{profile}: {dim} dimensions cannot be cut into {match[2]} equal parts; take a divisor")
-        return f"PQ{match[2]}", 0, 256
+        return f"PQ{match[2]}np", 0, 256  # np: without training for polysemous codes, which takes long and is not used
     return f"IVF{match[3]},SQ8", -(-int(match[3]) // _PROBED), int(match[3])
 
 

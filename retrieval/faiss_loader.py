@@ -5,6 +5,7 @@ a mixture of files from both, which fails late and strangely or, worse, not at a
 """
 
 import importlib
+import os
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -45,6 +46,7 @@ def load_faiss() -> Any:
         FaissInstallError: see `check_faiss`.
     """
     check_faiss(faiss_distributions())
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # or idle threads spin; read once, when FAISS is loaded
     faiss = importlib.import_module("faiss")
     # Blocks of 1,024 rows keep a batched flat search waiting for memory; with 16,384 it is about four times faster.
     if hasattr(faiss.cvar, "distance_compute_blas_database_bs"):

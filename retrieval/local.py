@@ -23,7 +23,7 @@ MAX_QUERY_CHARS = 10_000
 MAX_WAITING = 1024  # searches in the queue: at a few hundred a second, some seconds' work
 MAX_BATCH = 256  # beyond this a batch would only make its first caller wait
 CACHED_HITS = 50_000  # passages that cached answers may hold together: about 100 MB of text
-CACHED_PASSAGES = 16_384  # decoded passages kept by row
+CACHED_PASSAGES = 4096  # decoded passages kept by row
 
 _Key = tuple[str, str, str, int]  # digest, profile, query, k
 

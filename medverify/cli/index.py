@@ -24,6 +24,7 @@ from medverify.cli.common import (
 )
 from medverify.cli.progress import EncodingProgress, bytes_progress
 from medverify.cli.render import plain
+from retrieval.passage import Hit, Retriever
 
 if TYPE_CHECKING:
     from retrieval.compressed import Recipe
@@ -316,7 +317,7 @@ def search(
             from medverify.assemble import load_retriever
 
             retriever = load_retriever(settings, status.update)
-        hits = asyncio.run(retriever.search(query, k))
+        hits = asyncio.run(_search(retriever, query, k))
     for hit in hits:
         if as_json:
             print(json.dumps(hit.model_dump(), ensure_ascii=False))  # noqa: T201 - for programs
@@ -325,3 +326,10 @@ def search(
             origin = escape(plain(f"{hit.score:.3f}  {passage.id}  {passage.source}"))
             out.print(f"[bold]{hit.rank}. {escape(plain(passage.title))}[/]  [dim]{origin}[/]")
             out.print(plain(passage.text) + "\n", highlight=False, markup=False)
+
+
+async def _search(retriever: Retriever, query: str, k: int) -> list[Hit]:
+    try:
+        return await retriever.search(query, k)
+    finally:
+        await retriever.aclose()

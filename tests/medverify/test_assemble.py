@@ -6,6 +6,7 @@ import pytest
 
 from configs.load import load_settings
 from medverify.assemble import load_encoder, load_judge, load_retriever
+from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.manifest import Manifest
 from retrieval.passage import EncoderError, IndexMismatchError
 from verifier.engines.base import EngineError
@@ -40,7 +41,9 @@ def test_an_index_of_another_corpus_is_no_starter_index(repository: Path, tmp_pa
     from retrieval.passage import Passage
 
     encoder = load_encoder(settings(tmp_path), "minilm-l6", lambda _: None)
-    stale = build_index([Passage(id="a", text="An old corpus.")], encoder, tmp_path / "indexes" / "starter")
+    stale = build_index(
+        [Passage(id="a", text="An old corpus.")], encoder, tmp_path / "indexes" / "starter", cleaner=Cleaner(KEEP_ALL)
+    )
     reports: list[str] = []
     retriever = load_retriever(settings(tmp_path), reports.append)
     assert "building the starter index, once" in reports

@@ -14,6 +14,7 @@ from retrieval_fakes import FakeEncoder
 from retrieval import bm25
 from retrieval.bm25 import DESCRIPTION_FILE, FOLDER, Bm25Ranker, add_bm25, best
 from retrieval.build import build_index
+from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.manifest import Manifest
 from retrieval.passage import BuildError, IndexCorruptError, IndexMismatchError, Passage, QueryError
 from retrieval.sources import read
@@ -31,7 +32,12 @@ TEXTS = [
 
 
 def index_of(folder: Path, texts: Sequence[str]) -> Path:
-    build_index([Passage(id=str(n), text=text) for n, text in enumerate(texts)], FakeEncoder(), folder)
+    build_index(
+        [Passage(id=str(n), text=text) for n, text in enumerate(texts)],
+        FakeEncoder(),
+        folder,
+        cleaner=Cleaner(KEEP_ALL),
+    )
     add_bm25(folder)
     return folder
 
@@ -149,7 +155,7 @@ def test_an_index_without_words_names_the_command(built: Path) -> None:
 
 def test_the_words_of_another_index_are_refused(small: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    build_index([Passage(id="1", text=text) for text in TEXTS[:1]], FakeEncoder(), other)
+    build_index([Passage(id="1", text=text) for text in TEXTS[:1]], FakeEncoder(), other, cleaner=Cleaner(KEEP_ALL))
     shutil.copytree(small / FOLDER, other / FOLDER)
     with pytest.raises(IndexMismatchError, match=r"base: .* add-bm25 .* again"):
         opened(other)
@@ -219,7 +225,7 @@ def test_a_changed_description_is_another_digest(copy: Path) -> None:
 
 
 def test_a_corpus_without_words_cannot_be_added(tmp_path: Path) -> None:
-    build_index([Passage(id="1", text="…")], FakeEncoder(), tmp_path / "index")
+    build_index([Passage(id="1", text="…")], FakeEncoder(), tmp_path / "index", cleaner=Cleaner(KEEP_ALL))
     with pytest.raises(BuildError, match="no passage has a word"):
         add_bm25(tmp_path / "index")
     assert not list((tmp_path / "index").glob("*bm25*/"))
@@ -246,7 +252,7 @@ def test_progress_reaches_the_end(copy: Path) -> None:
 def test_a_passage_is_found_by_its_title(tmp_path: Path) -> None:
     folder = tmp_path / "starter"
     passages = list(read("starter"))
-    build_index(passages, FakeEncoder(), folder)
+    build_index(passages, FakeEncoder(), folder, cleaner=Cleaner(KEEP_ALL))
     add_bm25(folder)
     rankings = opened(folder).rank([passage.title for passage in passages], 3)
     found = [row in ranking.rows for row, ranking in enumerate(rankings)]

@@ -63,6 +63,7 @@ def test_empty_and_duplicate_texts_are_dropped_and_counted(tmp_path: Path, encod
     ]
     manifest = build_index(found, encoder, tmp_path / "index", cleaner=Cleaner(KEEP_ALL))
     assert {reason: count for reason, count in manifest.dropped.items() if count} == {"empty": 1, "duplicate": 2}
+    assert manifest.cleaning == KEEP_ALL.model_dump(mode="json")
     assert (manifest.corpus.passages, manifest.corpus.names, manifest.rows) == (6, ("", "other"), 3)
     with TextStore(tmp_path / "index") as texts:
         assert [texts.get(row).text for row in range(3)] == ["alpha", "beta", "gamma"]

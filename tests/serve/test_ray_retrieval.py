@@ -25,6 +25,7 @@ import yaml
 from configs.load import load_settings
 from medverify.assemble import load_retriever
 from medverify.cluster import RetrievalArguments, retrieval
+from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.encoder_spec import MINILM_L6, ModelIdentity
 from retrieval.index import ExactIndex
 from retrieval.local import LocalRetriever
@@ -309,7 +310,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vectors = np.random.default_rng(0).integers(-3, 4, (300, 16)).astype(np.float32)
     passages = [Passage(id=str(row), text=f"passage {row}") for row in range(len(vectors))]
     folder = tmp_path_factory.mktemp("indexes") / "made-up"
-    build_from_vectors([(passages, vectors)], spec, folder, shard_rows=64)
+    build_from_vectors([(passages, vectors)], spec, folder, cleaner=Cleaner(KEEP_ALL), shard_rows=64)
     return folder
 
 
