@@ -104,6 +104,7 @@ class JudgeSettings(Section):
 
 
 Profile = Literal["dense", "bm25", "hybrid", "rerank"]
+EXACT = "exact"  # vectors as they were computed; else the name of a compressed copy
 
 
 class RetrievalSettings(Section):
@@ -121,6 +122,13 @@ class RetrievalSettings(Section):
             description="dense: nearest vectors; bm25: shared words; hybrid: both; rerank: dense, read by a cross-encoder."
         ),
     ] = "dense"
+    vectors: Annotated[
+        str,
+        Field(
+            pattern=r"^(exact|sq8|(pq|ivf)[1-9]\d*)$",
+            description="exact, or a copy that `medverify index compress` made: sq8, pqM or ivfL. Not used by bm25.",
+        ),
+    ] = EXACT
     cross_encoder: Annotated[str, Field(description="Cross-encoder of the profile rerank: a name, or a folder.")] = (
         "medcpt-cross-encoder"
     )

@@ -12,11 +12,13 @@ from eval.ranking import mean, ndcg, recall, reciprocal_rank
 from retrieval.bm25 import Bm25Ranker, add_bm25
 from retrieval.build import build_index
 from retrieval.clean import KEEP_ALL, Cleaner
+from retrieval.compressed import CompressedIndex, compress
 from retrieval.encoder import Encoder
 from retrieval.manifest import MANIFEST_FILE, Manifest
 from retrieval.passage import IndexCorruptError, IndexMismatchError
 from retrieval.progress import Progress
 from retrieval.ranker import Ranker
+from retrieval.shards import open_shards
 from retrieval.textstore import TextStore, passage_line
 
 DEPTH = 10  # rows asked for; what is deeper counts in none of the figures
@@ -62,6 +64,15 @@ def ensure_words(folder: Path, manifest: Manifest) -> None:
         Bm25Ranker.open(folder, manifest)
     except (IndexMismatchError, IndexCorruptError):
         add_bm25(folder)
+
+
+def ensure_compressed(folder: Path, manifest: Manifest, name: str) -> None:
+    """See that the index has the compressed copy `name`, and that it fits it."""
+    shards = open_shards(folder, manifest)
+    try:
+        CompressedIndex.open(folder, name, manifest.digest, shards)
+    except (IndexMismatchError, IndexCorruptError):
+        compress(folder, manifest.digest, shards, name)
 
 
 def measure(ranker: Ranker, benchmark: Benchmark, texts: TextStore) -> ProfileReport:

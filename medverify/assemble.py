@@ -85,9 +85,9 @@ def load_local(settings: Settings, report: Report = lambda _: None) -> LocalRetr
         build_starter(folder, encoder, report)
     report(f"opening the index {folder.name}")
     limits = settings.retrieve.model_dump(include={"max_waiting", "max_batch", "cached_hits"})
-    profile = settings.retrieval.profile
-    cross_encoder = load_cross_encoder(settings, report) if profile == "rerank" else None
-    return LocalRetriever.open(folder, encoder, profile, cross_encoder, **limits)
+    how = settings.retrieval
+    cross_encoder = load_cross_encoder(settings, report) if how.profile == "rerank" else None
+    return LocalRetriever.open(folder, encoder, how.profile, cross_encoder, vectors=how.vectors, **limits)
 
 
 def build_starter(folder: Path, encoder: TransformerEncoder, report: Report) -> None:

@@ -9,7 +9,6 @@ The word index lies in the folder `bm25` of the index that it was made from, wit
 import fcntl
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from configs.durable import sync
 from retrieval.manifest import ALWAYS_VERIFIED_BYTES, FileEntry, Manifest, Sha256, file_entry
 from retrieval.passage import BuildError, IndexCorruptError, IndexMismatchError, QueryError
 from retrieval.ranker import Ranking
@@ -116,10 +116,10 @@ def add_bm25(folder: Path, on_progress: Callable[[int, int], None] | None = None
             )
             (temporary / DESCRIPTION_FILE).write_text(description.model_dump_json(indent=1) + "\n", encoding="utf-8")
             for path in [*temporary.iterdir(), temporary]:
-                _sync(path)
+                sync(path)
             shutil.rmtree(target, ignore_errors=True)
             temporary.rename(target)
-            _sync(folder)
+            sync(folder)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -252,23 +252,4 @@ def _load_description(place: Path) -> Description:
 def _check_files(place: Path, description: Description, *, verify: bool) -> None:
     hashed = verify or sum(entry.size for entry in description.files.values()) < ALWAYS_VERIFIED_BYTES
     for name, entry in description.files.items():
-        path = place / name
-        try:
-            size = path.stat().st_size
-            found = file_entry(path) if hashed and size == entry.size else entry
-        except OSError as error:
-            raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); add the word index again") from error
-        if size != entry.size:
-            raise IndexCorruptError(
-                f"{path}: {size} bytes, {DESCRIPTION_FILE} says {entry.size}; add the word index again"
-            )
-        if found != entry:
-            raise IndexCorruptError(f"{path}: its contents do not match {DESCRIPTION_FILE}; add the word index again")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        entry.check(place / name, hashed=hashed, record=DESCRIPTION_FILE, mend="add the word index again")

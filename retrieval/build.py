@@ -24,10 +24,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from configs.durable import publish, sync
 from retrieval.clean import Cleaner
 from retrieval.encoder import Encoder, Vectors
-from retrieval.manifest import CorpusSummary, Manifest, RowRange, StoredType, differences, file_entry
+from retrieval.encoder_spec import Arithmetic, EncoderSpec
+from retrieval.manifest import Corpus, CorpusSummary, Manifest, RowRange, StoredType, differences, file_entry
 from retrieval.passage import BuildError, Passage, ShardsMissingError
 from retrieval.progress import Meter, Progress
-from retrieval.shards import done_entry, mark_done, plan_ranges, write_shard
+from retrieval.shards import Written, done_shard, mark_done, plan_ranges, write_shard
 from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStore, TextStoreWriter
 from retrieval.workspace import Workspace
 
@@ -192,7 +193,7 @@ class _Build:
     ) -> None:
         """Encode those of `parts` that have not been."""
         with TextStore(self.workspace.index) as texts:
-            waiting = [part for part in parts if done_entry(self.workspace.done, part) is None]
+            waiting = [part for part in parts if done_shard(self.workspace.done, part) is None]
             meter = Meter(texts.offsets, self.encoder.spec.passage_max_tokens, parts, waiting)
             for part in waiting:
                 vectors = np.empty((part.stop - part.start, self.encoder.spec.dim), dtype=np.float32)
@@ -201,8 +202,7 @@ class _Build:
                     meter.add(part.start + rows)
                     if on_progress:
                         on_progress(meter.progress())
-                entry = write_shard(self.workspace.index, part, vectors, self.dtype)
-                mark_done(self.workspace.done, part, entry)
+                mark_done(self.workspace.done, write_shard(self.workspace.index, part, vectors, self.dtype))
 
     def _encoded_blocks(self, texts: TextStore, part: RowRange) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Blocks of rows of a shard, counted from its start, with their vectors."""
@@ -222,21 +222,14 @@ class _Build:
         with TextStoreWriter(folder) as store:
             for passage in self.cleaner.kept(summary.watch(passages)):
                 store.append(passage)
-        corpus, dropped = summary.corpus(), dict(self.cleaner.counts)
-        rows = corpus.passages - sum(dropped.values())
-        if rows == 0:
-            raise BuildError(f"nothing to index: of {corpus.passages} passages, dropped {dropped}")
-        manifest = Manifest(
-            created_by=release(),
-            corpus=corpus,
-            cleaning=self.cleaner.options.model_dump(mode="json"),
-            dropped=dropped,
-            encoder=self.encoder.spec,
+        manifest = manifest_of_texts(
+            folder,
+            summary.corpus(),
+            self.cleaner,
+            spec=self.encoder.spec,
             arithmetic=self.encoder.arithmetic,
             dtype=self.dtype,
-            rows=rows,
-            ranges=plan_ranges(rows, self.shard_rows),
-            files={name: file_entry(folder / name) for name in (PASSAGES_FILE, OFFSETS_FILE)},
+            shard_rows=self.shard_rows,
         )
         for name in manifest.files:
             sync(folder / name)
@@ -289,16 +282,56 @@ def blocks_of_like_length(offsets: NDArray[np.int64], part: RowRange) -> list[ND
 
 
 def _missing(workspace: Workspace, plan: Plan) -> list[RowRange]:
-    return [part for part in plan.manifest.ranges if done_entry(workspace.done, part) is None]
+    return [part for part in plan.manifest.ranges if done_shard(workspace.done, part) is None]
 
 
 def _put_in_place(workspace: Workspace, plan: Plan) -> Manifest:
     """All shards are done, and the workspace is locked."""
-    entries = {part.file: done_entry(workspace.done, part) for part in plan.manifest.ranges}
-    manifest = Manifest.model_validate(plan.manifest.model_dump() | {"files": {**plan.manifest.files, **entries}})
+    shards = [shard for part in plan.manifest.ranges if (shard := done_shard(workspace.done, part))]
+    manifest = with_shards(plan.manifest, shards)
     manifest.save(workspace.index)
     workspace.publish()
     return manifest
+
+
+def manifest_of_texts(
+    folder: Path,
+    corpus: Corpus,
+    cleaner: Cleaner,
+    *,
+    spec: EncoderSpec,
+    arithmetic: Arithmetic | None,
+    dtype: StoredType,
+    shard_rows: int,
+) -> Manifest:
+    """The manifest of an index whose texts are written, without its vectors; `cleaner` is the one that cleaned `corpus`.
+
+    Raises:
+        BuildError: nothing is left of the corpus.
+    """
+    dropped = dict(cleaner.counts)
+    rows = corpus.passages - sum(dropped.values())
+    if rows == 0:
+        raise BuildError(f"nothing to index: of {corpus.passages} passages, dropped {dropped}")
+    return Manifest(
+        created_by=release(),
+        corpus=corpus,
+        cleaning=cleaner.options.model_dump(mode="json"),
+        dropped=dropped,
+        encoder=spec,
+        arithmetic=arithmetic,
+        dtype=dtype,
+        rows=rows,
+        ranges=plan_ranges(rows, shard_rows),
+        files={name: file_entry(folder / name) for name in (PASSAGES_FILE, OFFSETS_FILE)},
+    )
+
+
+def with_shards(manifest: Manifest, shards: Sequence[Written]) -> Manifest:
+    """A manifest that lacks the vectors, with all of them."""
+    vectors = {shard.part.file: shard.entry for shard in shards}
+    ranges = [shard.part for shard in shards]
+    return Manifest.model_validate(dict(manifest) | {"ranges": ranges, "files": {**manifest.files, **vectors}})
 
 
 def release() -> str:

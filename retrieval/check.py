@@ -1,5 +1,6 @@
 """Does an index hold what its manifest says, and do its vectors belong to its texts?"""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from retrieval.encoder import Encoder
-from retrieval.manifest import Manifest
+from retrieval.exact_scores import longest_row
+from retrieval.manifest import Manifest, RowRange
 from retrieval.passage import IndexCorruptError
-from retrieval.shards import open_shards
+from retrieval.shards import open_rows, open_shards
 from retrieval.textstore import TextStore
 
 # How far a vector may be from one that is computed again, as a part of its length. Another passage's is off by about 1.
@@ -28,16 +30,33 @@ class Sample:
 
 
 def damaged_files(folder: Path, manifest: Manifest, on_progress: Callable[[int, int], None]) -> list[str]:
-    """What is wrong with each file that does not match its checksum. Reads every byte; reports bytes done and in all."""
+    """What is wrong with each file that does not match its checksum, or holds a longer vector than the manifest says.
+
+    Reads every byte; reports bytes done and in all. A search believes the longest vector's length when it decides which rows
+    it need not look at.
+    """
+    parts = {part.file: part for part in manifest.ranges}
     complaints, done, total = list[str](), 0, sum(entry.size for entry in manifest.files.values())
     for name, entry in manifest.files.items():
         try:
             manifest.check_file(folder, name)
+            if name in parts:
+                _check_longest(folder, manifest, parts[name])
         except IndexCorruptError as error:
             complaints.append(str(error))
         done += entry.size
         on_progress(done, total)
     return complaints
+
+
+def _check_longest(folder: Path, manifest: Manifest, part: RowRange) -> None:
+    [vectors] = open_rows(folder, manifest, part.start, part.stop)
+    longest = longest_row(vectors)
+    if part.longest is not None and not math.isclose(longest, part.longest, rel_tol=1e-9):
+        raise IndexCorruptError(
+            f"{folder / part.file}: its longest vector has length {longest!r}, the manifest says {part.longest!r}; "
+            "rebuild the index"
+        )
 
 
 def encode_again(folder: Path, manifest: Manifest, encoder: Encoder, count: int, seed: int) -> Sample:

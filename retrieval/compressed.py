@@ -5,8 +5,8 @@ copy lies in the folder of its exact index, which it names by digest; its candid
 unless that is switched off.
 """
 
+import hashlib
 import json
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from configs.durable import publish
 from retrieval.exact_scores import Best, Rows, Scores, Stored, Vectors, exact_scores
 from retrieval.faiss_loader import load_faiss
 from retrieval.index import ExactIndex, check_queries
@@ -59,6 +60,11 @@ class Recipe(BaseModel):
     file: FileEntry
     recall: Recall
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the recipe's JSON, which holds the checksum of the copy and the digest of its exact index."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
 
 class CompressedIndex:
     """A `VectorIndex` that finds most of the exact best rows. Use it from one thread at a time."""
@@ -102,14 +108,8 @@ class CompressedIndex:
             raise IndexMismatchError(
                 f"{path}: made from the index {recipe.base}, used with {base}; {_mend(folder, profile)}"
             )
-        try:
-            size = path.stat().st_size
-        except OSError as error:
-            raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); {_mend(folder, profile)}") from error
-        if size != recipe.file.size:
-            raise IndexCorruptError(f"{path}: {size} bytes, expected {recipe.file.size}; {_mend(folder, profile)}")
-        if (verify or size < ALWAYS_VERIFIED_BYTES) and file_entry(path) != recipe.file:
-            raise IndexCorruptError(f"{path}: its contents do not match its checksum; {_mend(folder, profile)}")
+        hashed = verify or recipe.file.size < ALWAYS_VERIFIED_BYTES
+        recipe.file.check(path, hashed=hashed, record=f"{profile}.json", mend=_mend(folder, profile))
         return cls(_map(path), shards, recipe.probes, rescore=rescore)
 
     def search(self, vectors: Vectors, k: int) -> tuple[Scores, Rows]:
@@ -194,10 +194,10 @@ def compress(folder: Path, base: str, shards: Sequence[Stored], profile: str, *,
         file=file_entry(temporary),
         recall=recall,
     )
-    _replace(temporary, path)
+    publish(temporary, path)
     temporary = path.with_suffix(".json.tmp")
     temporary.write_text(json.dumps(recipe.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
-    _replace(temporary, path.with_suffix(".json"))
+    publish(temporary, path.with_suffix(".json"))
     return recipe
 
 
@@ -214,6 +214,15 @@ def read_recipe(folder: Path, profile: str) -> Recipe:
         raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); {_mend(folder, profile)}") from error
     except ValidationError as error:
         raise IndexCorruptError(f"{path}: not a recipe: {error}; {_mend(folder, profile)}") from error
+
+
+def read_recipes(folder: Path) -> list[Recipe]:
+    """How the compressed copies of the index in `folder` were made, by name.
+
+    Raises:
+        IndexCorruptError: one is damaged.
+    """
+    return [read_recipe(folder, path.stem) for path in sorted((folder / FOLDER).glob("*.json"))]
 
 
 def _kind(profile: str, dim: int) -> tuple[str, int, int]:
@@ -293,12 +302,6 @@ def _map(path: Path) -> Any:
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     except RuntimeError as error:
         raise IndexCorruptError(f"{path}: not a readable FAISS index: {error}; make it again") from error
-
-
-def _replace(temporary: Path, path: Path) -> None:
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _path(folder: Path, profile: str, suffix: str) -> Path:

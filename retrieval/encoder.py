@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from configs.precision import native_bfloat16
 from retrieval.encoder_spec import Arithmetic, EncoderSpec, pinned
+from retrieval.model_loader import Loaded, load_model, pick_device
 from retrieval.passage import EncoderError, Passage
 
 # OpenMP threads that wait by spinning make every step tens of times slower beside a busy neighbour. OpenMP reads this
@@ -45,14 +46,6 @@ class Encoder(Protocol):
     def encode_blocks(self, blocks: Iterable[Sequence[Passage]]) -> Generator[Vectors, None, None]:
         """As `encode_passages`, block after block; may draw the next block, in another thread, while one is computed."""
         ...
-
-
-@dataclass(frozen=True)
-class _Side:
-    """A loaded model and its tokenizer."""
-
-    tokenizer: Any
-    model: Any
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,7 @@ class TransformerEncoder:
             passage_dir = query_dir
         self._query_dir, self._passage_dir = query_dir, passage_dir
         self._device, self._batch_size, self._precision = device, batch_size, precision
-        self._sides: dict[tuple[Path, str], _Side] = {}
+        self._sides: dict[tuple[Path, str], Loaded] = {}
         query_model = pinned(spec.query_model, query_dir, "query_model")
         if passage_dir is None:
             if not spec.passage_model.digest:
@@ -113,7 +106,7 @@ class TransformerEncoder:
     @property
     def arithmetic(self) -> Arithmetic:
         """How passages are computed. Imports torch."""
-        device = self._pick_device()
+        device = pick_device(self._device)
         precision = self._precision
         if precision == "auto":
             precision = "bfloat16" if native_bfloat16(device) else "float32"
@@ -159,7 +152,7 @@ class TransformerEncoder:
                 yield self._compute(side, tokens)
                 tokens = following.result()
 
-    def _tokenise(self, side: _Side, segments: Sequence[tuple[str, ...]], max_tokens: int) -> _Tokens:
+    def _tokenise(self, side: Loaded, segments: Sequence[tuple[str, ...]], max_tokens: int) -> _Tokens:
         """Tokenise texts of one or two segments, and put similar lengths together so that little padding is computed."""
         if not segments:
             return _Tokens([], [])
@@ -180,7 +173,7 @@ class TransformerEncoder:
             ],
         )
 
-    def _compute(self, side: _Side, tokens: _Tokens) -> Vectors:
+    def _compute(self, side: Loaded, tokens: _Tokens) -> Vectors:
         """Run the model over every batch: float32 [n, dim]. Results are fetched at the end: a GPU is never waited for."""
         import torch
 
@@ -199,39 +192,21 @@ class TransformerEncoder:
             raise EncoderError(f"encoder {self._spec.name}: NaN or infinity for {text!r:.80}")
         return vectors
 
-    def _side(self, folder: Path, precision: str) -> _Side:
+    def _side(self, folder: Path, precision: str) -> Loaded:
         if (folder, precision) not in self._sides:
             self._sides[folder, precision] = self._load(folder, precision)
         return self._sides[folder, precision]
 
-    def _pick_device(self) -> str:
-        import torch
-
-        return ("cuda" if torch.cuda.is_available() else "cpu") if self._device == "auto" else self._device
-
-    def _load(self, folder: Path, precision: str) -> _Side:
-        import torch
-        from transformers import AutoModel, AutoTokenizer
-
-        device = self._pick_device()
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model, report = AutoModel.from_pretrained(
-                folder, local_files_only=True, dtype=getattr(torch, precision), output_loading_info=True
-            )
-            model = model.eval().to(device)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise EncoderError(f"{folder}: cannot be loaded on {device}: {error}") from error
-        # transformers fills what is missing with random numbers. The pooler alone may be: it is not read here.
-        if missing := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):
-            raise EncoderError(f"{folder}: the weights lack {len(missing)} tensors of the model, such as {missing[0]}")
+    def _load(self, folder: Path, precision: str) -> Loaded:
+        side = load_model(folder, "none", pick_device(self._device), precision)
+        config = side.model.config
         longest = max(self._spec.query_max_tokens, self._spec.passage_max_tokens)
-        if model.config.hidden_size != self._spec.dim or model.config.max_position_embeddings < longest:
+        if config.hidden_size != self._spec.dim or config.max_position_embeddings < longest:
             raise EncoderError(
-                f"{folder}: vectors of {model.config.hidden_size} and {model.config.max_position_embeddings} tokens at "
-                f"most, but the recipe {self._spec.name} asks for {self._spec.dim} and {longest}"
+                f"{folder}: vectors of {config.hidden_size} and {config.max_position_embeddings} tokens at most, but the "
+                f"recipe {self._spec.name} asks for {self._spec.dim} and {longest}"
             )
-        return _Side(tokenizer, model)
+        return side
 
 
 def use_gpu_of(rank: int) -> None:
@@ -262,8 +237,12 @@ def _pair(passage: Passage) -> tuple[str, ...]:
     return passage.title, passage.text
 
 
-def _joined(passage: Passage) -> tuple[str, ...]:
-    return (f"{passage.title}. {passage.text}" if passage.title else passage.text,)
+def joined(passage: Passage) -> str:
+    """Title and text as one segment."""
+    return f"{passage.title}. {passage.text}" if passage.title else passage.text
 
 
-_FORMATS: Mapping[str, Callable[[Passage], tuple[str, ...]]] = {"pair": _pair, "joined": _joined}
+_FORMATS: Mapping[str, Callable[[Passage], tuple[str, ...]]] = {
+    "pair": _pair,
+    "joined": lambda passage: (joined(passage),),
+}

@@ -142,13 +142,14 @@ class ExactIndex:
         backend: str | Backend = "auto",
         device: str = "auto",
         *,
-        norms: Sequence[float] | None = None,
+        norms: Sequence[float | None] | None = None,
     ) -> None:
         """Args:
             shards: float32 or float16 [n, dim], in row order; nothing is copied or read, except onto a GPU.
             backend: auto, faiss, torch, or a back end.
             device: auto, cpu, cuda (all that are visible) or cuda:N; not used with a given back end.
-            norms: length of the longest row of each shard, as found when they were written; else the first search reads them.
+            norms: length of the longest row of each shard, as found when they were written; where there is none, the first
+                search reads the shard.
 
         Raises:
             BuildError: no vectors.

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from configs.settings import Profile
+from configs.settings import EXACT, Profile
 from retrieval.encoder import Encoder
 from retrieval.manifest import Manifest
 from retrieval.passage import Hit, IndexCorruptError, PartialAnswerError, QueryError
@@ -62,20 +62,21 @@ class LocalRetriever:
         profile: Profile = "dense",
         cross_encoder: CrossEncoder | None = None,
         *,
+        vectors: str = EXACT,
         verify: bool = False,
         **limits: int,
     ) -> Self:
         """Open an index with the encoder that built it, and encode one query to see that it works. Blocks for seconds.
 
         Sizes of files are always checked; their SHA-256 if `verify`, or if the index is under 64 MB.
-        `limits` are those of the constructor.
+        `vectors` names a compressed copy to be searched instead; `limits` are those of the constructor.
 
         Raises:
             IndexMismatchError: the encoder is not the one that built the index, or the profile needs a part that it has not.
             IndexCorruptError: a file is missing or damaged.
             EncoderError: a model cannot be loaded or used.
         """
-        ranker, texts = open_index(folder, encoder, profile, cross_encoder, verify=verify)
+        ranker, texts = open_index(folder, encoder, profile, cross_encoder, vectors=vectors, verify=verify)
         return cls(ranker, texts, **limits)
 
     @property
@@ -211,6 +212,7 @@ def open_index(
     profile: Profile = "dense",
     cross_encoder: CrossEncoder | None = None,
     *,
+    vectors: str = EXACT,
     verify: bool = False,
 ) -> tuple[Ranker, TextStore]:
     """The ranker and the passages of an index folder; raises as `LocalRetriever.open`."""
@@ -221,7 +223,9 @@ def open_index(
     try:
         if len(texts) != manifest.rows:
             raise IndexCorruptError(f"{folder}: {len(texts)} passages and {manifest.rows} rows; rebuild the index")
-        ranker = open_ranker(profile, folder, manifest, encoder, texts, cross_encoder=cross_encoder, verify=verify)
+        ranker = open_ranker(
+            profile, folder, manifest, encoder, texts, cross_encoder=cross_encoder, vectors=vectors, verify=verify
+        )
         if not isinstance(ranker, DenseRanker):  # which was tried when it was opened
             ranker.rank(["fever"], 1)
     except BaseException:

@@ -49,6 +49,26 @@ class FileEntry(_Part):
     size: Annotated[int, Field(ge=0, description="Bytes.")]
     sha256: Sha256
 
+    def check(self, path: Path, *, hashed: bool, record: str = "the manifest", mend: str = "rebuild the index") -> None:
+        """Check a file's size and, if `hashed`, its SHA-256.
+
+        Args:
+            record: what the entry stands in, for the message.
+            mend: what to do about a damaged file.
+
+        Raises:
+            IndexCorruptError: names the file, and what is wrong with it.
+        """
+        try:
+            size = path.stat().st_size
+            sha256 = sha256_file(path) if hashed and size == self.size else self.sha256
+        except OSError as error:
+            raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); {mend}") from error
+        if size != self.size:
+            raise IndexCorruptError(f"{path}: {size} bytes, {record} says {self.size}; {mend}")
+        if sha256 != self.sha256:
+            raise IndexCorruptError(f"{path}: its contents do not match {record}; {mend}")
+
 
 class RowRange(_Part):
     """Which rows a vector file holds: `start` up to and without `stop`."""
@@ -56,6 +76,20 @@ class RowRange(_Part):
     file: str
     start: Annotated[int, Field(ge=0)]
     stop: Annotated[int, Field(ge=1)]
+    longest: Annotated[
+        float | None, Field(ge=0, description="Length of the longest vector as stored; null: not written yet.")
+    ] = None
+
+
+class Parity(_Part):
+    """How near vectors that were given ready are, in a sample, to freshly encoded ones."""
+
+    seed: int
+    ids: Annotated[tuple[str, ...], Field(description="The sample.")]
+    min_cosine: Annotated[float, Field(description="The lowest cosine of a ready vector with the fresh one.")]
+    max_difference: Annotated[
+        float, Field(description="The greatest length of a difference, as a fraction of the fresh vector's length.")
+    ]
 
 
 class Manifest(_Part):
@@ -70,6 +104,10 @@ class Manifest(_Part):
     arithmetic: Annotated[
         Arithmetic | None, Field(description="How the vectors were computed; null: they were given ready.")
     ]
+    parity: Annotated[
+        Parity | None,
+        Field(description="What shows that ready vectors are the encoder's; null: nothing does, or none are."),
+    ] = None
     dtype: Annotated[StoredType, Field(description="How the vectors are stored.")] = "float32"
     metric: Literal["ip"] = "ip"
     rows: Annotated[int, Field(ge=1)]
@@ -89,6 +127,10 @@ class Manifest(_Part):
     def digest(self) -> str:
         """SHA-256 of the manifest's canonical JSON."""
         return hashlib.sha256(_canonical(self.model_dump(mode="json"))).hexdigest()
+
+    def overlapping(self, start: int, stop: int) -> tuple[RowRange, ...]:
+        """The files that hold any of the rows `start` up to and without `stop`."""
+        return tuple(part for part in self.ranges if part.start < stop and start < part.stop)
 
     def save(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`."""
@@ -161,16 +203,7 @@ class Manifest(_Part):
         Raises:
             IndexCorruptError: names the file, and what is wrong with it.
         """
-        path, entry = folder / name, self.files[name]
-        try:
-            size = path.stat().st_size
-            sha256 = sha256_file(path) if hashed and size == entry.size else entry.sha256
-        except OSError as error:
-            raise IndexCorruptError(f"{path}: cannot be read ({error.strerror}); rebuild the index") from error
-        if size != entry.size:
-            raise IndexCorruptError(f"{path}: {size} bytes, the manifest says {entry.size}; rebuild the index")
-        if sha256 != entry.sha256:
-            raise IndexCorruptError(f"{path}: its contents do not match the manifest; rebuild the index")
+        self.files[name].check(folder / name, hashed=hashed)
 
 
 class CorpusSummary:

@@ -1,9 +1,11 @@
 """From the name of a retrieval profile to the ranker that does it."""
 
+import hashlib
 from pathlib import Path
 
-from configs.settings import Profile
+from configs.settings import EXACT, Profile
 from retrieval.bm25 import Bm25Ranker
+from retrieval.compressed import CompressedIndex, read_recipe
 from retrieval.encoder import Encoder
 from retrieval.hybrid import HybridRanker
 from retrieval.index import ExactIndex
@@ -14,6 +16,8 @@ from retrieval.rerank import CrossEncoder, RerankRanker
 from retrieval.shards import open_shards
 from retrieval.textstore import TextStore
 
+COMPRESSED_DEPTH = 32  # rows that a compressed copy is asked for, as the other profiles ask
+
 
 def open_ranker(
     profile: Profile,
@@ -23,6 +27,7 @@ def open_ranker(
     texts: TextStore,
     *,
     cross_encoder: CrossEncoder | None = None,
+    vectors: str = EXACT,
     verify: bool = False,
 ) -> Ranker:
     """The ranker of a profile over the index in `folder`, whose files and encoder were checked against the manifest.
@@ -31,6 +36,7 @@ def open_ranker(
 
     Args:
         texts: of the index; stays the caller's to close, and is read by `rerank` for as long as the ranker is used.
+        vectors: exact, or the name of a compressed copy; `bm25` has no use for either.
 
     Raises:
         IndexMismatchError, IndexCorruptError: a part that the profile needs is absent, damaged or another index's.
@@ -38,7 +44,7 @@ def open_ranker(
     """
     if profile == "bm25":
         return Bm25Ranker.open(folder, manifest, verify=verify)
-    dense = _dense(folder, manifest, encoder)
+    dense = _dense(folder, manifest, encoder, vectors, verify)
     if profile == "hybrid":
         return HybridRanker([dense, Bm25Ranker.open(folder, manifest, verify=verify)])
     if profile == "rerank":
@@ -48,8 +54,17 @@ def open_ranker(
     return dense
 
 
-def _dense(folder: Path, manifest: Manifest, encoder: Encoder) -> DenseRanker:
-    index = ExactIndex(open_shards(folder, manifest))
-    if encoder.encode_queries(["fever"]).shape != (1, index.dim):
-        raise IndexMismatchError(f"{folder}: the encoder's vectors do not have the index's {index.dim} dimensions")
-    return DenseRanker(encoder, index, manifest.digest)
+def _dense(folder: Path, manifest: Manifest, encoder: Encoder, vectors: str, verify: bool) -> DenseRanker:
+    shards = open_shards(folder, manifest)
+    if vectors == EXACT:
+        exact = ExactIndex(shards, norms=[part.longest for part in manifest.ranges])
+        ranker = DenseRanker(encoder, exact, manifest.digest)
+    else:
+        copy = CompressedIndex.open(folder, vectors, manifest.digest, shards, verify=verify)
+        parts = f"dense depth={COMPRESSED_DEPTH} {manifest.digest} {read_recipe(folder, vectors).digest}"
+        ranker = DenseRanker(encoder, copy, hashlib.sha256(parts.encode()).hexdigest(), COMPRESSED_DEPTH)
+    if encoder.encode_queries(["fever"]).shape != (1, manifest.encoder.dim):
+        raise IndexMismatchError(
+            f"{folder}: the encoder's vectors do not have the index's {manifest.encoder.dim} dimensions"
+        )
+    return ranker

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.encoder import Encoder, Vectors
-from retrieval.passage import IndexMismatchError, UnavailableError
+from retrieval.passage import IndexMismatchError, QueryError, UnavailableError
 from retrieval.stats import Histogram
 
 
@@ -82,13 +82,18 @@ class VectorIndex(Protocol):
 
 
 class DenseRanker:
-    """The nearest vectors: encode, then search."""
+    """The nearest vectors: encode, then search.
+
+    With an approximate index, what is found depends on how much is asked for. It is then always asked for `depth` rows, so that
+    the best three are the same whether three or ten were asked for; at most `depth` rows are found.
+    """
 
     profile = "dense"
 
-    def __init__(self, encoder: Encoder, index: VectorIndex, digest: str) -> None:
+    def __init__(self, encoder: Encoder, index: VectorIndex, digest: str, depth: int | None = None) -> None:
         """Args:
-            digest: of the index's manifest.
+            digest: of all that decides the ranking: an exact index's manifest, a compressed one's recipe.
+            depth: of an approximate index.
 
         Raises:
             IndexMismatchError: the encoder's vectors do not have the index's dimensions.
@@ -99,10 +104,13 @@ class DenseRanker:
         self.stages = {"encode": Histogram(), "search": Histogram()}
         self._encoder = encoder
         self._index = index
+        self._depth = depth
 
     def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
+        if k < 1:
+            raise QueryError(f"k is {k}; expected at least 1")
         with self.stages["encode"].timed():
             vectors = self._encoder.encode_queries(queries)
         with self.stages["search"].timed():
-            scores, rows = self._index.search(vectors, k)
-        return [Ranking(*pair) for pair in zip(rows, scores, strict=True)]
+            scores, rows = self._index.search(vectors, self._depth or k)
+        return [Ranking(*pair) for pair in zip(rows[:, :k], scores[:, :k], strict=True)]

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.build import SHARD_ROWS, release
+from retrieval.build import SHARD_ROWS, manifest_of_texts, with_shards
 from retrieval.clean import Cleaner
 from retrieval.encoder_spec import EncoderSpec
-from retrieval.manifest import CorpusSummary, FileEntry, Manifest, StoredType, file_entry
+from retrieval.manifest import CorpusSummary, Manifest, Parity, StoredType
 from retrieval.passage import BuildError, Passage, VectorError
-from retrieval.shards import plan_ranges, write_shard
-from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStoreWriter
+from retrieval.shards import Written, plan_ranges, write_shard
+from retrieval.textstore import TextStoreWriter
 from retrieval.workspace import Workspace
 
 Block = tuple[Sequence[Passage], NDArray[Any]]
@@ -29,6 +29,7 @@ def build_from_vectors(
     spec: EncoderSpec,
     out_folder: Path,
     *,
+    parity: Parity | None = None,
     cleaner: Cleaner | None = None,
     dtype: StoredType = "float32",
     shard_rows: int = SHARD_ROWS,
@@ -39,7 +40,9 @@ def build_from_vectors(
     Args:
         blocks: passages with their vectors, float16 or float32 [n, dim], a block at a time; passages that the cleaner drops
             lose their vector as well.
-        spec: the recipe that computed the vectors, pinned; it is believed here and shown by `medverify index verify`.
+        spec: the recipe that computed the vectors, pinned; it is believed here, and can be checked with `medverify index
+            verify`.
+        parity: what showed that the vectors are those of the recipe; goes into the manifest.
 
     The other arguments are those of `build.build_index`. Memory: a shard of vectors, a block, and what the cleaner remembers.
 
@@ -54,9 +57,8 @@ def build_from_vectors(
         workspace.check_target(overwrite)
         workspace.clear()
         try:
-            manifest = _write(
-                workspace.index, blocks, spec, cleaner=cleaner or Cleaner(), dtype=dtype, shard_rows=shard_rows
-            )
+            manifest = _write(workspace.index, blocks, spec, cleaner or Cleaner(), dtype=dtype, shard_rows=shard_rows)
+            manifest = manifest.model_copy(update={"parity": parity})
             manifest.save(workspace.index)
             workspace.publish()
         except BaseException:
@@ -66,7 +68,7 @@ def build_from_vectors(
 
 
 def _write(
-    folder: Path, blocks: Iterable[Block], spec: EncoderSpec, *, cleaner: Cleaner, dtype: StoredType, shard_rows: int
+    folder: Path, blocks: Iterable[Block], spec: EncoderSpec, cleaner: Cleaner, *, dtype: StoredType, shard_rows: int
 ) -> Manifest:
     summary, shards = CorpusSummary(), _Shards(folder, spec.dim, dtype, shard_rows)
     pending = deque[tuple[tuple[str, str], NDArray[Any]]]()
@@ -74,22 +76,10 @@ def _write(
         for passage in cleaner.kept(summary.watch(_unzipped(blocks, spec.dim, pending))):
             store.append(passage)
             shards.append(_vector_of(passage, pending))
-    corpus, dropped = summary.corpus(), dict(cleaner.counts)
-    if shards.rows == 0:
-        raise BuildError(f"nothing to index: of {corpus.passages} passages, dropped {dropped}")
-    texts = {name: file_entry(folder / name) for name in (PASSAGES_FILE, OFFSETS_FILE)}
-    return Manifest(
-        created_by=release(),
-        corpus=corpus,
-        cleaning=cleaner.options.model_dump(mode="json"),
-        dropped=dropped,
-        encoder=spec,
-        arithmetic=None,
-        dtype=dtype,
-        rows=shards.rows,
-        files=texts | shards.finished(),
-        ranges=plan_ranges(shards.rows, shard_rows),
+    manifest = manifest_of_texts(
+        folder, summary.corpus(), cleaner, spec=spec, arithmetic=None, dtype=dtype, shard_rows=shard_rows
     )
+    return with_shards(manifest, shards.finished())
 
 
 def _unzipped(
@@ -118,23 +108,23 @@ class _Shards:
     """Vectors row by row, written a shard at a time."""
 
     def __init__(self, folder: Path, dim: int, dtype: StoredType, shard_rows: int) -> None:
-        self.rows = 0
         self._folder, self._dtype = folder, dtype
         self._buffer = np.empty((shard_rows, dim), dtype=np.float32)
-        self._files: dict[str, FileEntry] = {}
+        self._rows = 0
+        self._written: list[Written] = []
 
     def append(self, vector: NDArray[Any]) -> None:
-        self._buffer[self.rows % len(self._buffer)] = vector
-        self.rows += 1
-        if self.rows % len(self._buffer) == 0:
+        self._buffer[self._rows % len(self._buffer)] = vector
+        self._rows += 1
+        if self._rows % len(self._buffer) == 0:
             self._flush()
 
-    def finished(self) -> dict[str, FileEntry]:
-        """Write what is left; all files, by name."""
-        if self.rows % len(self._buffer):
+    def finished(self) -> list[Written]:
+        """Write what is left; all shards, in order."""
+        if self._rows % len(self._buffer):
             self._flush()
-        return self._files
+        return self._written
 
     def _flush(self) -> None:
-        part = plan_ranges(self.rows, len(self._buffer))[-1]
-        self._files[part.file] = write_shard(self._folder, part, self._buffer[: part.stop - part.start], self._dtype)
+        part = plan_ranges(self._rows, len(self._buffer))[-1]
+        self._written.append(write_shard(self._folder, part, self._buffer[: part.stop - part.start], self._dtype))

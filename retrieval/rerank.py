@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.encoder import joined
 from retrieval.encoder_spec import weights_digest
+from retrieval.model_loader import Loaded, load_model, pick_device
 from retrieval.passage import EncoderError, Passage, QueryError
 from retrieval.ranker import Ranker, Ranking
 from retrieval.textstore import TextStore
@@ -42,7 +44,7 @@ class TransformerCrossEncoder:
             EncoderError: not a model folder.
         """
         self._folder, self._device, self._batch_size = folder, device, batch_size
-        self._loaded: tuple[Any, Any] | None = None
+        self._loaded: Loaded | None = None
         recipe = f"cross-encoder (query, title. text) {MAX_TOKENS} {weights_digest(folder)}"
         self.digest = hashlib.sha256(recipe.encode()).hexdigest()
 
@@ -55,9 +57,7 @@ class TransformerCrossEncoder:
         import torch
 
         tokenizer, model = self._loaded = self._loaded or self._load()
-        texts = [
-            (query, f"{passage.title}. {passage.text}" if passage.title else passage.text) for query, passage in pairs
-        ]
+        texts = [(query, joined(passage)) for query, passage in pairs]
         scores = np.empty(len(texts), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda position: sum(map(len, texts[position])))
         for start in range(0, len(order), self._batch_size):
@@ -74,32 +74,15 @@ class TransformerCrossEncoder:
             raise EncoderError(f"{self._folder}: NaN or infinity for {query!r:.80} and passage {passage.id!r}")
         return scores
 
-    def _load(self) -> tuple[Any, Any]:
-        import torch
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-        device = self._device
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
-            model, report = AutoModelForSequenceClassification.from_pretrained(
-                self._folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
-            )
-            model = model.eval().to(device)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise EncoderError(f"{self._folder}: cannot be loaded on {device}: {error}") from error
-        # transformers fills what is missing with random numbers: an encoder without a head would rank at random.
-        if missing := sorted(report["missing_keys"]):
+    def _load(self) -> Loaded:
+        loaded = load_model(self._folder, "classification", pick_device(self._device))
+        config = loaded.model.config
+        if config.num_labels != 1 or config.max_position_embeddings < MAX_TOKENS:
             raise EncoderError(
-                f"{self._folder}: the weights lack {len(missing)} tensors of the model, such as {missing[0]}"
+                f"{self._folder}: {config.num_labels} labels and {config.max_position_embeddings} tokens at most, but a "
+                f"cross-encoder gives one score for {MAX_TOKENS}"
             )
-        if model.config.num_labels != 1 or model.config.max_position_embeddings < MAX_TOKENS:
-            raise EncoderError(
-                f"{self._folder}: {model.config.num_labels} labels and {model.config.max_position_embeddings} tokens at most, "
-                f"but a cross-encoder gives one score for {MAX_TOKENS}"
-            )
-        return tokenizer, model
+        return loaded
 
 
 class RerankRanker:

@@ -1,7 +1,7 @@
 """Vectors on disk: plain .npy files of consecutive rows, float32 or float16, [n, dim], that are mapped into memory.
 
 A shard is written under another name, flushed and renamed, and only then is its done marker: a marker stands for a whole
-file, and holds its checksum.
+file, and holds its checksum and the length of its longest vector.
 """
 
 import os
@@ -9,17 +9,25 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from configs.durable import publish
+from retrieval.exact_scores import Stored, longest_row
 from retrieval.manifest import FileEntry, Manifest, RowRange, StoredType, file_entry
 from retrieval.passage import IndexCorruptError, VectorError
 
 VECTORS_FOLDER = "vectors"
 
-Stored = NDArray[np.float32] | NDArray[np.float16]
-
 _BLOCK = 4096  # rows looked at together, so that checks need little memory
+
+
+class Written(BaseModel):
+    """A finished shard: its rows, with the length of the longest, and its file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    part: RowRange
+    entry: FileEntry
 
 
 def plan_ranges(rows: int, shard_rows: int) -> tuple[RowRange, ...]:
@@ -30,22 +38,24 @@ def plan_ranges(rows: int, shard_rows: int) -> tuple[RowRange, ...]:
     )
 
 
-def write_shard(folder: Path, part: RowRange, vectors: NDArray[np.float32], dtype: StoredType) -> FileEntry:
+def write_shard(folder: Path, part: RowRange, vectors: NDArray[np.float32], dtype: StoredType) -> Written:
     """Write the vectors of one range, float32 [stop - start, dim], as `dtype`.
 
     Raises:
         VectorError: NaN or infinity among them, or a number that float16 cannot hold; names the row.
     """
-    path = folder / part.file
+    path, longest = folder / part.file, 0.0
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:
         header = {"descr": np.dtype(dtype).newbyteorder("<").str, "fortran_order": False, "shape": vectors.shape}
         np.lib.format.write_array_header_1_0(file, header)
         for start in range(0, len(vectors), _BLOCK):
-            file.write(_narrowed(vectors[start : start + _BLOCK], part.start + start, dtype).data)
+            block = _narrowed(vectors[start : start + _BLOCK], part.start + start, dtype)
+            longest = max(longest, longest_row(block))
+            file.write(block.data)
     entry = file_entry(temporary)
     publish(temporary, path)
-    return entry
+    return Written(part=part.model_copy(update={"longest": longest}), entry=entry)
 
 
 def _narrowed(block: NDArray[np.float32], first_row: int, dtype: StoredType) -> Stored:
@@ -59,18 +69,18 @@ def _narrowed(block: NDArray[np.float32], first_row: int, dtype: StoredType) -> 
     return narrow
 
 
-def mark_done(folder: Path, part: RowRange, entry: FileEntry) -> None:
-    """Write the done marker of a finished range into `folder`."""
-    marker = _marker(folder, part)
+def mark_done(folder: Path, shard: Written) -> None:
+    """Write the done marker of a finished shard into `folder`."""
+    marker = _marker(folder, shard.part)
     draft = marker.with_name(f".{marker.name}.{os.getpid()}")
-    draft.write_text(entry.model_dump_json(), encoding="ascii")
+    draft.write_text(shard.model_dump_json(), encoding="ascii")
     publish(draft, marker)
 
 
-def done_entry(folder: Path, part: RowRange) -> FileEntry | None:
-    """What the done marker of a range says about its file; None: it has still to be written."""
+def done_shard(folder: Path, part: RowRange) -> Written | None:
+    """What the done marker of a range says about its shard; None: it has still to be written."""
     try:
-        return FileEntry.model_validate_json(_marker(folder, part).read_bytes())
+        return Written.model_validate_json(_marker(folder, part).read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
 
@@ -97,11 +107,10 @@ def open_rows(folder: Path, manifest: Manifest, start: int, stop: int, *, verify
         IndexCorruptError: a file is missing or is not what the manifest says; names it.
     """
     opened = []
-    for part in manifest.ranges:
-        if part.start < stop and start < part.stop:
-            manifest.check_file(folder, part.file, hashed=verify)
-            vectors = _open(folder / part.file, part, manifest)
-            opened.append(vectors[max(start - part.start, 0) : stop - part.start])
+    for part in manifest.overlapping(start, stop):
+        manifest.check_file(folder, part.file, hashed=verify)
+        vectors = _open(folder / part.file, part, manifest)
+        opened.append(vectors[max(start - part.start, 0) : stop - part.start])
     return opened
 
 

@@ -69,7 +69,8 @@ class ShardSearch:
         self._claim = claim
         self._folder = folder
         vectors = open_rows(folder, manifest, *claim.span)
-        self._index = ExactIndex(vectors, backend, device)
+        norms = [part.longest for part in manifest.overlapping(*claim.span)]
+        self._index = ExactIndex(vectors, backend, device, norms=norms)
         # The first search loads the back end and reads all rows: before this replica is asked, not while somebody waits.
         self._index.search(np.asarray(vectors[0][:1], dtype=np.float32), 1)
         # One thread owns the index. Calls wait for it off the event loop, which goes on answering health checks.

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich import filesize
@@ -27,7 +27,9 @@ from medverify.cli.render import plain
 from retrieval.passage import Hit, Retriever
 
 if TYPE_CHECKING:
-    from retrieval.manifest import Manifest
+    from retrieval.compressed import Recipe
+    from retrieval.encoder import Encoder
+    from retrieval.manifest import Manifest, Parity
 
 DAMAGED = 1  # exit code
 
@@ -59,6 +61,13 @@ def build(
         bool,
         typer.Option("--drop-near-duplicates", help="Leave out texts that nearly repeat an earlier one (MinHash)."),
     ] = False,
+    ready_vectors: Annotated[
+        bool,
+        typer.Option(
+            "--ready-vectors",
+            help="Take the vectors that come with ncbi-medcpt:FOLDER, once a sample is shown to be the encoder's.",
+        ),
+    ] = False,
     dtype: Annotated[
         StoredType, typer.Option(help="How vectors are stored; float16 halves disk and memory.")
     ] = "float32",
@@ -88,6 +97,10 @@ def build(
         raise typer.BadParameter("name at least one source, such as starter", param_hint="SOURCES")
     if fresh and world > 1:
         raise typer.BadParameter("several ranks cannot start anew together: remove the folder of the unfinished build")
+    if ready_vectors and (finish or world > 1 or [name.partition(":")[0] for name in sources or ()] != ["ncbi-medcpt"]):
+        raise typer.BadParameter(
+            "only one process, with just the source ncbi-medcpt:FOLDER", param_hint="--ready-vectors"
+        )
     settings = settings_from(config, overrides).settings
     with mended_by_user():
         if finish:
@@ -114,6 +127,11 @@ def build(
             near_duplicates=near_duplicates,
         )
         cleaner = Cleaner(cleaning)
+        if sources and ready_vectors:
+            folder = Path(sources[0].partition(":")[2])
+            how = {"cleaner": cleaner, "dtype": dtype, "shard_rows": shard_rows, "overwrite": overwrite}
+            _show_built(output, _index_ready_vectors(folder, model, output, how))
+            return
         passages = (passage for source in sources or () for passage in read(source))
         with EncodingProgress() as progress:
             manifest: Manifest | None
@@ -148,6 +166,19 @@ def build(
         _show_built(output, manifest)
 
 
+def _index_ready_vectors(folder: Path, encoder: "Encoder", output: Path, how: dict[str, Any]) -> "Manifest":
+    from retrieval.ready_vectors import build_from_vectors
+    from retrieval.sources.ncbi_medcpt import NcbiMedcptChunks, prove_parity
+
+    chunks = NcbiMedcptChunks(folder)
+    with waiting("encoding a sample") as status:
+        parity = prove_parity(chunks, encoder)
+        status.update(f"writing {output}")
+        manifest = build_from_vectors(chunks.blocks(), encoder.spec, output, parity=parity, **how)
+    out.print(_told(parity), highlight=False)
+    return manifest
+
+
 def _show_built(folder: Path, manifest: "Manifest") -> None:
     dropped = ", ".join(f"{count} {reason}" for reason, count in manifest.dropped.items() if count)
     left_out = f" (left out: {dropped})" if dropped else ""
@@ -156,13 +187,19 @@ def _show_built(folder: Path, manifest: "Manifest") -> None:
 
 
 def info(folder: FolderArgument, as_json: JsonOption = False) -> None:
-    """Tell what an index holds: corpora, what was left out, encoder, vectors, files, digest. Reads only its manifest."""
+    """Tell what an index holds: corpora, what was left out, encoder, vectors, compressed copies with their recall, digest.
+
+    Reads only the manifest and how copies were made.
+    """
     with mended_by_user():
+        from retrieval.compressed import read_recipes
         from retrieval.manifest import Manifest
 
-        manifest = Manifest.load(folder)
+        manifest, copies = Manifest.load(folder), read_recipes(folder)
     if as_json:
-        print(json.dumps({"digest": manifest.digest, **manifest.model_dump(mode="json")}, ensure_ascii=False, indent=1))  # noqa: T201 - for programs
+        record = {"digest": manifest.digest, **manifest.model_dump(mode="json")}
+        record["compressed"] = [copy.model_dump(mode="json") for copy in copies]
+        print(json.dumps(record, ensure_ascii=False, indent=1))  # noqa: T201 - for programs
         return
     encoder, arithmetic = manifest.encoder, manifest.arithmetic
     models = {
@@ -192,12 +229,29 @@ def info(folder: FolderArgument, as_json: JsonOption = False) -> None:
             "vectors",
             f"{encoder.dim} x {manifest.dtype} in {len(vectors)} files, {filesize.decimal(sum(vectors))}; {how}",
         ),
+        ("parity", _told(manifest.parity) if manifest.parity else ""),
+        ("compressed", "\n".join(map(_compressed, copies))),
         ("texts", filesize.decimal(texts)),
         ("built by", manifest.created_by),
         ("digest", manifest.digest),
     ):
-        table.add_row(name, escape(plain(value)))
+        if value:
+            table.add_row(name, escape(plain(value)))
     out.print(table, highlight=False)
+
+
+def _told(parity: "Parity") -> str:
+    return (
+        f"{len(parity.ids)} passages encoded again: lowest cosine {parity.min_cosine:.6f}, greatest difference "
+        f"{parity.max_difference:.1e}"
+    )
+
+
+def _compressed(copy: "Recipe") -> str:
+    return (
+        f"{copy.profile}: {filesize.decimal(copy.file.size)}, recall@3 {copy.recall.at_3:.3f}, recall@10 "
+        f"{copy.recall.at_10:.3f} over {copy.recall.queries} passages"
+    )
 
 
 def verify(

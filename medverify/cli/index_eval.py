@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from configs.settings import EXACT
 from medverify.cli.common import (
     ConfigOption,
     SetOption,
@@ -40,7 +41,7 @@ def evaluate(
 ) -> None:
     """Measure nDCG@10, recall@3 and MRR@10 of retrieval profiles, with 95 % intervals over queries, and queries a second.
 
-    The corpus is indexed in the cache, once for each encoder.
+    The corpus is indexed in the cache, once for each encoder, and compressed there if retrieval.vectors asks for it.
     """
     settings = settings_from(config, overrides).settings
     named = dict.fromkeys(profiles or [settings.retrieval.profile])
@@ -49,7 +50,7 @@ def evaluate(
     with mended_by_user(), waiting("reading the benchmark") as status:
         quiet_libraries()
         from eval.beir import read_beir
-        from eval.profiles import ensure_words, index_of, measure
+        from eval.profiles import ensure_compressed, ensure_words, index_of, measure
         from medverify.assemble import load_cross_encoder, load_encoder
         from retrieval.profiles import open_ranker
         from retrieval.textstore import TextStore
@@ -66,21 +67,25 @@ def evaluate(
         if {"bm25", "hybrid"} & set(wanted):
             status.update("adding the word index")
             ensure_words(folder, manifest)
+        vectors = settings.retrieval.vectors
+        if vectors != EXACT and set(wanted) != {"bm25"}:
+            status.update(f"compressing to {vectors}")
+            ensure_compressed(folder, manifest, vectors)
         reports = []
         with TextStore(folder) as texts:
             for profile in wanted:
                 status.update(f"measuring {profile}")
-                reports.append(
-                    measure(
-                        open_ranker(profile, folder, manifest, model, texts, cross_encoder=cross_encoder), data, texts
-                    )
+                ranker = open_ranker(
+                    profile, folder, manifest, model, texts, cross_encoder=cross_encoder, vectors=vectors
                 )
+                reports.append(measure(ranker, data, texts))
     if as_json:
         about = {"benchmark": data.name, "documents": manifest.rows, "queries": len(data.queries)}
         about |= {"unanswerable": data.unanswerable, "merged": data.merged, "encoder": manifest.encoder.name}
+        about |= {"vectors": vectors}
         print(json.dumps(about | {"profiles": [dataclasses.asdict(report) for report in reports]}))  # noqa: T201
         return
-    _show(data, manifest.rows, manifest.encoder.name, reports)
+    _show(data, manifest.rows, f"{manifest.encoder.name}, vectors {vectors}", reports)
 
 
 def _show(data: "Benchmark", rows: int, encoder: str, reports: list["ProfileReport"]) -> None:

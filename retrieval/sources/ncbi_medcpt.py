@@ -4,6 +4,9 @@ A folder holds, for each chunk i: `embeds_chunk_i.npy`, float32 [n, 768]; `pmids
 each row; `pubmed_chunk_i.json`, an object that maps each PMID to its article, `{d: date, t: title, a: abstract, m: MeSH}`.
 The files come without checksums, so every chunk is checked for fitting together, and `prove_parity` encodes a sample again
 to see that the vectors are those of the encoder that queries will be encoded for.
+
+An article without an abstract has the vector of its title alone. It is read as a passage with a blank text, which is dropped
+when the corpus is cleaned, and counted.
 """
 
 import json
@@ -11,19 +14,23 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 
 from retrieval.encoder import Encoder, Vectors
-from retrieval.encoder_spec import EncoderSpec
+from retrieval.manifest import Parity
 from retrieval.passage import IndexMismatchError, Passage, SourceError, VectorError
 
 CORPUS = "pubmed"
 DIM = 768
+PARITY_SAMPLE = 64  # articles that are encoded again, of up to
+_PARITY_CHUNKS = 4
+_MIN_COSINE, _MAX_DIFFERENCE = 0.999, 0.02  # for other hardware and half precision; all else is far outside
+_BLOCK = 4096  # articles
 _EMBEDS = re.compile(r"embeds_chunk_(\d+)\.npy")
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 
@@ -50,8 +57,6 @@ class NcbiMedcptChunks:
         found = (_EMBEDS.fullmatch(path.name) for path in folder.glob("embeds_chunk_*.npy"))
         #: Numbers of the chunks, ascending.
         self.numbers = tuple(sorted(int(match[1]) for match in found if match))
-        #: Articles passed over by `passages` so far because they have no abstract, hence a vector of their title alone.
-        self.without_abstract = 0
         if not self.numbers:
             raise SourceError(f"corpus ncbi-medcpt: {folder} has no embeds_chunk_*.npy")
         for number in self.numbers:
@@ -82,30 +87,49 @@ class NcbiMedcptChunks:
             raise SourceError(f"chunk {number} of {self._folder} is misaligned: a PMID is listed twice")
         return Chunk(number, pmids, vectors)
 
-    def passages_of(self, number: int) -> Iterator[Passage]:
-        """The articles of one chunk that have an abstract, in the order of its rows.
+    def passages(self) -> Iterator[Passage]:
+        """The articles of all chunks, in the order of their rows.
 
         Raises:
             SourceError: as `chunk`, and if its articles are not those that its rows are listed for.
         """
-        pmids = self.chunk(number).pmids
-        path = self._articles_path(number)
+        for number in self.numbers:
+            yield from self.articles(self.chunk(number))
+
+    def blocks(self) -> Iterator[tuple[list[Passage], Vectors]]:
+        """The articles with their vectors, float32 [n, 768]: what `ready_vectors.build_from_vectors` takes.
+
+        Raises:
+            SourceError: as `passages`.
+            VectorError: a vector is not finite; names the PMID.
+        """
+        for number in self.numbers:
+            yield from self.blocks_of(number)
+
+    def blocks_of(self, number: int) -> Iterator[tuple[list[Passage], Vectors]]:
+        """As `blocks`, of one chunk."""
+        chunk = self.chunk(number)
+        passages = self.articles(chunk)
+        for start in range(0, len(chunk.pmids), _BLOCK):
+            vectors = np.asarray(chunk.vectors[start : start + _BLOCK])
+            finite = np.isfinite(vectors).all(axis=1)
+            if not finite.all():
+                pmid = chunk.pmids[start + int(np.argmin(finite))]
+                raise VectorError(
+                    f"chunk {number} of {self._folder}: NaN or infinity for PMID {pmid}; leave it out or encode it"
+                )
+            yield list(islice(passages, len(vectors))), vectors
+
+    def articles(self, chunk: Chunk) -> Iterator[Passage]:
+        """The articles of a chunk, in the order of its rows. Raises SourceError as `passages`."""
+        path = self._articles_path(chunk.number)
         articles = _json(path, dict)
-        odd = next(iter(articles.keys() ^ set(pmids)), None)
+        odd = next(iter(articles.keys() ^ set(chunk.pmids)), None)
         if odd is not None:
             side = "no vector" if odd in articles else "no article"
-            raise SourceError(f"chunk {number} of {self._folder} is misaligned: PMID {odd} has {side}")
-        for pmid in pmids:
-            passage = _passage(pmid, articles[pmid], path)
-            if passage is None:
-                self.without_abstract += 1
-            else:
-                yield passage
-
-    def passages(self) -> Iterator[Passage]:
-        """The articles of all chunks that have an abstract; `without_abstract` counts the others."""
-        for number in self.numbers:
-            yield from self.passages_of(number)
+            raise SourceError(f"chunk {chunk.number} of {self._folder} is misaligned: PMID {odd} has {side}")
+        for pmid in chunk.pmids:
+            yield _passage(pmid, articles[pmid], path)
 
     def _pmids_path(self, number: int) -> Path:
         return self._folder / f"pmids_chunk_{number}.json"
@@ -114,101 +138,22 @@ class NcbiMedcptChunks:
         return self._folder / f"pubmed_chunk_{number}.json"
 
 
-class ReadyVectors:
-    """An encoder that looks passages up in the chunks, and leaves queries to the encoder that parity was proven with.
-
-    Made for a build, which asks for passages in about the order in which `NcbiMedcptChunks.passages` gives them: one chunk
-    is open at a time, and a passage that it lacks is looked for in the next ones.
-    """
-
-    def __init__(self, chunks: NcbiMedcptChunks, encoder: Encoder) -> None:
-        self._chunks, self._encoder = chunks, encoder
-        self._next = 0  # place of the chunk after the open one
-        self._rows: dict[str, int] = {}  # of the open chunk; none is open yet
-        self._vectors: NDArray[np.float32] = np.empty((0, DIM), dtype=np.float32)
-
-    @property
-    def spec(self) -> EncoderSpec:
-        """The recipe of the encoder that the vectors agree with."""
-        return self._encoder.spec
-
-    def encode_queries(self, queries: Sequence[str]) -> Vectors:
-        """float32 [n, 768], by the encoder."""
-        return self._encoder.encode_queries(queries)
-
-    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
-        """The ready vectors: float32 [n, 768].
-
-        Raises:
-            SourceError: a passage is in no chunk.
-            VectorError: a vector is not finite.
-        """
-        vectors = np.empty((len(passages), DIM), dtype=np.float32)
-        for row, passage in enumerate(passages):
-            vectors[row] = self._vector(passage.id)
-        finite = np.isfinite(vectors).all(axis=1)
-        if not finite.all():
-            bad = passages[int(np.flatnonzero(~finite)[0])]
-            raise VectorError(f"ready vectors: NaN or infinity for PMID {bad.id}; leave out or encode its chunk")
-        return vectors
-
-    def _vector(self, pmid: str) -> NDArray[np.float32]:
-        for _ in range(len(self._chunks.numbers) + 1):  # the open chunk, all others, and that one once more
-            if pmid in self._rows:
-                return self._vectors[self._rows[pmid]]  # type: ignore[no-any-return]
-            self._turn_page()
-        raise SourceError(f"ready vectors: PMID {pmid} is in none of the chunks {list(self._chunks.numbers)}")
-
-    def _turn_page(self) -> None:
-        """Open the next chunk in place of this one; after the last comes the first."""
-        chunk = self._chunks.chunk(self._chunks.numbers[self._next])
-        self._next = (self._next + 1) % len(self._chunks.numbers)
-        self._vectors = chunk.vectors
-        self._rows = {pmid: row for row, pmid in enumerate(chunk.pmids)}
-
-
-class Parity(BaseModel):
-    """How near the ready vectors of a sample are to freshly encoded ones; a record for the manifest."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    seed: int
-    pmids: Annotated[tuple[str, ...], Field(description="The sample.")]
-    min_cosine: Annotated[float, Field(description="The lowest cosine of a ready vector with the fresh one.")]
-    max_difference: Annotated[
-        float, Field(description="The greatest length of a difference, as a fraction of the fresh vector's length.")
-    ]
-
-
-def prove_parity(
-    chunks: NcbiMedcptChunks,
-    encoder: Encoder,
-    *,
-    sample: int = 64,
-    seed: int = 0,
-    min_cosine: float = 0.999,
-    max_difference: float = 0.02,
-) -> Parity:
+def prove_parity(chunks: NcbiMedcptChunks, encoder: Encoder, *, sample: int = PARITY_SAMPLE, seed: int = 0) -> Parity:
     """Encode a sample again and compare.
 
-    Up to 4 chunks are drawn, then articles of each, all by `seed`. The tolerance is for other hardware and half precision;
-    another pooling, another model or swapped rows are far outside of it.
+    Up to 4 chunks are drawn, then articles of each that have an abstract, all by `seed`. Another pooling, another model or
+    swapped rows are far outside of the tolerance.
 
     Raises:
-        IndexMismatchError: a vector of the sample is further from the fresh one than the tolerance.
-        VectorError: a ready vector is not finite.
+        IndexMismatchError: a vector of the sample is further from the fresh one than the tolerance, or has other dimensions.
         SourceError: a chunk that cannot be used, or no article with an abstract in those drawn.
     """
-    draw = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    drawn = sorted(draw.sample(chunks.numbers, min(4, len(chunks.numbers))))
-    passages: list[Passage] = []
-    for place, number in enumerate(drawn):
-        share = sample // len(drawn) + (place < sample % len(drawn))
-        found = list(chunks.passages_of(number))
-        passages += draw.sample(found, min(share, len(found)))
-    if not passages:
-        raise SourceError(f"ready vectors: chunks {drawn} have no article with an abstract to encode again")
-    ready = ReadyVectors(chunks, encoder).encode_passages(passages).astype(np.float64)
+    if encoder.spec.dim != DIM:
+        raise IndexMismatchError(
+            f"ready vectors: not those of {encoder.spec.name}: they have {DIM} dimensions, its have {encoder.spec.dim}; name "
+            "the encoder that made them, or encode the passages instead"
+        )
+    passages, ready = _sample(chunks, sample, random.Random(seed))  # noqa: S311 - a sample, not a secret
     fresh = encoder.encode_passages(passages).astype(np.float64)
     lengths = np.linalg.norm(fresh, axis=1)
     cosines = (ready * fresh).sum(axis=1) / np.maximum(np.linalg.norm(ready, axis=1) * lengths, np.finfo(float).tiny)
@@ -216,31 +161,46 @@ def prove_parity(
     worst = int(np.argmax(differences))
     parity = Parity(
         seed=seed,
-        pmids=tuple(passage.id for passage in passages),
+        ids=tuple(passage.id for passage in passages),
         min_cosine=float(cosines.min()),
         max_difference=float(differences.max()),
     )
-    if parity.min_cosine < min_cosine or parity.max_difference > max_difference:
+    if not (parity.min_cosine >= _MIN_COSINE and parity.max_difference <= _MAX_DIFFERENCE):  # NaN is far as well
         raise IndexMismatchError(
             f"ready vectors: not those of {encoder.spec.name}: in a sample of {len(passages)} the lowest cosine is "
-            f"{parity.min_cosine:.4f} (at least {min_cosine}), the greatest difference {parity.max_difference:.4f} (at "
-            f"most {max_difference}), worst PMID {passages[worst].id}; encode the passages instead"
+            f"{parity.min_cosine:.4f} (at least {_MIN_COSINE}), the greatest difference {parity.max_difference:.4f} (at "
+            f"most {_MAX_DIFFERENCE}), worst PMID {passages[worst].id}; encode the passages instead"
         )
     return parity
 
 
-def _passage(pmid: str, article: Any, path: Path) -> Passage | None:
-    """The article as a passage; None if it has no abstract."""
+def _sample(chunks: NcbiMedcptChunks, size: int, draw: random.Random) -> tuple[list[Passage], NDArray[np.float64]]:
+    """Articles with an abstract, and their ready vectors [n, 768]."""
+    drawn = sorted(draw.sample(chunks.numbers, min(_PARITY_CHUNKS, len(chunks.numbers))))
+    passages, vectors = list[Passage](), list[NDArray[np.float64]]()
+    for place, number in enumerate(drawn):
+        chunk = chunks.chunk(number)
+        share = size // len(drawn) + (place < size % len(drawn))
+        fit = (pair for pair in enumerate(chunks.articles(chunk)) if pair[1].text.strip())
+        kept = list(islice(fit, share))
+        for seen, pair in enumerate(fit, start=share + 1):  # so that each has the same chance, and few are in memory
+            if (place_taken := draw.randrange(seen)) < share:
+                kept[place_taken] = pair
+        passages += [passage for _, passage in kept]
+        vectors.append(chunk.vectors[np.array([row for row, _ in kept], dtype=np.int64)].astype(np.float64))
+    if not passages:
+        raise SourceError(f"ready vectors: chunks {drawn} have no article with an abstract to encode again")
+    return passages, np.concatenate(vectors)
+
+
+def _passage(pmid: str, article: Any, path: Path) -> Passage:
     if not isinstance(article, dict) or not all(isinstance(article.get(key, ""), str) for key in "dta"):
         raise SourceError(f"{path}, PMID {pmid}: expected an object with the strings d, t and a, found {article!r:.80}")
-    abstract = article.get("a", "")
-    if not abstract.strip():
-        return None
     year = _YEAR.match(article.get("d", ""))
     return Passage(
         id=pmid,
         title=article.get("t", ""),
-        text=abstract,
+        text=article.get("a") or " ",
         source=f"PubMed {pmid}",
         corpus=CORPUS,
         year=int(year[0]) if year else None,

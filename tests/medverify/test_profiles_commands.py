@@ -45,6 +45,15 @@ def test_profiles_are_measured_and_told(cli: Cli, benchmark: Path) -> None:
         assert word in table
 
 
+@pytest.mark.usefixtures("real_models")
+def test_a_compressed_copy_is_made_to_be_measured(cli: Cli, benchmark: Path) -> None:
+    result = cli("index", "eval", benchmark, "--json", "--set", "retrieval.vectors=sq8")
+    assert result.exit_code == 0
+    report = json.loads(result.stdout)
+    assert report["vectors"] == "sq8"
+    assert [row["ndcg_at_10"]["value"] for row in report["profiles"]] == [1.0]
+
+
 def test_a_profile_that_does_not_exist_is_named(cli: Cli, benchmark: Path) -> None:
     result = cli("index", "eval", benchmark, "--profile", "sparse")
     assert result.exit_code == 2
@@ -68,7 +77,7 @@ def test_reranking_without_a_pinned_model_is_refused(cli: Cli, benchmark: Path) 
 @pytest.mark.usefixtures("real_models")
 def test_an_index_with_words_is_searched_by_them(cli: Cli, benchmark: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
-    assert cli("index", "build", benchmark / "corpus.jsonl", "-o", index).exit_code == 0
+    assert cli("index", "build", benchmark / "corpus.jsonl", "-o", index, "--min-characters", "0").exit_code == 0
     by_words = ["search", "vitamin", "--json", "--set", f"retrieval.index={index}", "--set", "retrieval.profile=bm25"]
     without = cli(*by_words)
     assert without.exit_code == 2

@@ -87,6 +87,16 @@ def test_vectors_of_other_passages_are_noticed_though_their_checksums_match(fold
     assert len(sample.wrong) > 60
 
 
+@pytest.mark.parametrize("factor", [0.5, 2])
+def test_another_length_of_the_longest_vector_is_noticed(folder: Path, factor: float) -> None:
+    manifest = Manifest.load(folder)
+    parts = list(manifest.ranges)
+    parts[3] = parts[3].model_copy(update={"longest": (parts[3].longest or 0) * factor})
+    manifest.model_copy(update={"ranges": tuple(parts)}).save(folder)
+    [complaint] = damage(folder)
+    assert "vectors/00003.npy: its longest vector has length" in complaint
+
+
 def test_an_encoder_that_gives_no_numbers_agrees_with_nothing(folder: Path) -> None:
     class NanEncoder(FakeEncoder):
         def encode_passages(self, passages: Sequence[Passage]) -> Vectors:

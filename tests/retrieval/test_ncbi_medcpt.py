@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 from retrieval_fakes import SPEC, FakeEncoder
 
-from retrieval.build import build_index
+from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.encoder import Vectors
+from retrieval.manifest import Manifest, Parity
 from retrieval.passage import IndexMismatchError, Passage, SourceError, VectorError
-from retrieval.sources import read
-from retrieval.sources.ncbi_medcpt import DIM, NcbiMedcptChunks, Parity, ReadyVectors, prove_parity
+from retrieval.ready_vectors import build_from_vectors
+from retrieval.shards import open_shards
+from retrieval.sources import ncbi_medcpt, read
+from retrieval.sources.ncbi_medcpt import DIM, NcbiMedcptChunks, prove_parity
+from retrieval.textstore import TextStore
 
 
 class WideEncoder(FakeEncoder):
@@ -59,11 +63,11 @@ def test_passages_in_the_order_of_the_rows(folder: Path) -> None:
     chunks = NcbiMedcptChunks(folder)
     found = list(chunks.passages())
     assert chunks.numbers == (0, 1, 2)
-    assert (len(found), chunks.without_abstract) == (96, 24)
-    assert [passage.id for passage in found[:5]] == ["39", "38", "37", "36", "34"]
-    assert found[0] == Passage(
+    assert [passage.id for passage in found[:5]] == ["40", "39", "38", "37", "36"]
+    assert found[1] == Passage(
         id="39", title="Title 39", text="Abstract of 39.", source="PubMed 39", corpus="pubmed", year=2019
     )
+    assert [passage.id for passage in found if not passage.text.strip()][:3] == ["40", "35", "30"]
     assert list(read(f"ncbi-medcpt:{folder}")) == found
 
 
@@ -72,33 +76,41 @@ def test_chunks_are_ordered_by_number(folder: Path) -> None:
     assert NcbiMedcptChunks(folder).numbers == (0, 1, 2, 10)
 
 
-def test_vectors_are_joined_on_the_pmid(folder: Path) -> None:
+@pytest.mark.parametrize("block", [1, 7, 40, 4096])
+def test_vectors_are_joined_on_the_pmid(folder: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(ncbi_medcpt, "_BLOCK", block)
     chunks, encoder = NcbiMedcptChunks(folder), WideEncoder()
-    passages = list(chunks.passages())
-    ready = ReadyVectors(chunks, encoder)
-    assert ready.spec is encoder.spec
-    np.testing.assert_array_equal(ready.encode_passages(passages), encoder.encode_passages(passages))
-    backwards = passages[::-7]  # as a build that starts again in the middle asks
-    np.testing.assert_array_equal(ready.encode_passages(backwards), encoder.encode_passages(backwards))
-    with pytest.raises(SourceError, match=r"PMID 77777 is in none of the chunks \[0, 1, 2\]"):
-        ready.encode_passages([Passage(id="77777", text="x")])
+    blocks = list(chunks.blocks())
+    assert {len(passages) for passages, _ in blocks} <= {block, 40 % block or block}
+    assert [passage for passages, _ in blocks for passage in passages] == list(chunks.passages())
+    for passages, vectors in blocks:
+        np.testing.assert_array_equal(vectors, encoder.encode_passages(passages))
 
 
-def test_ready_vectors_take_the_place_of_an_encoder_in_a_build(folder: Path, tmp_path: Path) -> None:
+def test_an_index_of_ready_vectors_leaves_out_and_counts_articles_without_abstract(
+    folder: Path, tmp_path: Path
+) -> None:
     chunks, encoder = NcbiMedcptChunks(folder), WideEncoder()
-    long = [passage.model_copy(update={"text": passage.text * 20}) for passage in chunks.passages()]
-    manifest = build_index(long, ReadyVectors(chunks, encoder), tmp_path / "index")
-    assert manifest.rows == 96
+    parity = prove_parity(chunks, encoder)
+    cleaner = Cleaner(KEEP_ALL)
+    manifest = build_from_vectors(
+        chunks.blocks(), encoder.spec, tmp_path / "index", parity=parity, cleaner=cleaner, shard_rows=30
+    )
+    assert (manifest.corpus.passages, manifest.dropped["empty"], manifest.rows) == (120, 24, 96)
+    assert Manifest.load(tmp_path / "index").parity == parity
+    with TextStore(tmp_path / "index") as texts:
+        expected = encoder.encode_passages(texts.get_many(range(96)))
+    np.testing.assert_array_equal(np.concatenate(open_shards(tmp_path / "index", manifest)), expected)
 
 
 def test_parity_is_proven_and_recorded(folder: Path) -> None:
     parity = prove_parity(NcbiMedcptChunks(folder), WideEncoder(), sample=20, seed=3)
-    assert len(set(parity.pmids)) == 20
-    assert {int(pmid) // 1000 for pmid in parity.pmids} == {0, 1, 2}
+    assert len(set(parity.ids)) == 20
+    assert {int(pmid) // 1000 for pmid in parity.ids} == {0, 1, 2}
     assert parity.min_cosine == pytest.approx(1)
     assert parity.max_difference == 0
     assert parity == prove_parity(NcbiMedcptChunks(folder), WideEncoder(), sample=20, seed=3)
-    assert parity.pmids != prove_parity(NcbiMedcptChunks(folder), WideEncoder(), sample=20, seed=4).pmids
+    assert parity.ids != prove_parity(NcbiMedcptChunks(folder), WideEncoder(), sample=20, seed=4).ids
     assert Parity.model_validate_json(parity.model_dump_json()) == parity
 
 
@@ -108,11 +120,20 @@ def test_half_precision_is_near_enough(folder: Path) -> None:
     assert 0 < prove_parity(NcbiMedcptChunks(folder), WideEncoder()).max_difference < 0.001
 
 
-@pytest.mark.parametrize("damage", ["shifted", "normalised"])
+def test_an_encoder_of_another_length_is_refused(folder: Path) -> None:
+    with pytest.raises(IndexMismatchError, match="they have 768 dimensions, its have 16"):
+        prove_parity(NcbiMedcptChunks(folder), FakeEncoder())
+
+
+@pytest.mark.parametrize("damage", ["shifted", "normalised", "nan"])
 def test_other_vectors_are_refused(folder: Path, damage: str) -> None:
     vectors = np.load(folder / "embeds_chunk_1.npy")
-    other = np.roll(vectors, 1, axis=0) if damage == "shifted" else vectors / np.linalg.norm(vectors, axis=1)[:, None]
-    np.save(folder / "embeds_chunk_1.npy", other)
+    others = {
+        "shifted": np.roll(vectors, 1, axis=0),
+        "normalised": vectors / np.linalg.norm(vectors, axis=1)[:, None],
+        "nan": vectors * np.float32(np.nan),
+    }
+    np.save(folder / "embeds_chunk_1.npy", others[damage])
     with pytest.raises(IndexMismatchError, match=r"not those of fake: .*worst PMID 10\d\d; encode"):
         prove_parity(NcbiMedcptChunks(folder), WideEncoder())
 
@@ -123,7 +144,7 @@ def test_vectors_that_are_not_finite(folder: Path) -> None:
     np.save(folder / "embeds_chunk_0.npy", vectors)
     chunks = NcbiMedcptChunks(folder)
     with pytest.raises(VectorError, match="PMID 39"):
-        ReadyVectors(chunks, WideEncoder()).encode_passages(list(chunks.passages_of(0)))
+        list(chunks.blocks())
 
 
 def rewrite(path: Path, change: Any) -> None:

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from retrieval_fakes import DIM, FakeEncoder, embed, passages
 
 from retrieval.build import build_index
-from retrieval.manifest import Manifest, RowRange
+from retrieval.exact_scores import longest_row
+from retrieval.manifest import Manifest, RowRange, StoredType
 from retrieval.passage import IndexCorruptError
-from retrieval.shards import done_entry, mark_done, open_shards, plan_ranges, write_shard
+from retrieval.shards import done_shard, mark_done, open_shards, plan_ranges, write_shard
 
 
 @given(st.integers(1, 10_000), st.integers(1, 3000))
@@ -63,10 +64,23 @@ def test_a_missing_and_a_short_file_are_named(built: Path, tmp_path: Path) -> No
 def test_a_marker_stands_for_a_finished_shard(tmp_path: Path) -> None:
     (tmp_path / "vectors").mkdir()
     part = RowRange(file="vectors/00003.npy", start=30, stop=40)
-    entry = write_shard(tmp_path, part, np.ones((10, DIM), np.float32), "float16")
-    assert done_entry(tmp_path, part) is None
-    mark_done(tmp_path, part, entry)
-    assert done_entry(tmp_path, part) == entry
+    vectors = np.ones((10, DIM), np.float32)
+    vectors[7] = 2.0003  # which float16 makes 2
+    shard = write_shard(tmp_path, part, vectors, "float16")
+    assert shard.part == part.model_copy(update={"longest": 8.0})
+    assert done_shard(tmp_path, part) is None
+    mark_done(tmp_path, shard)
+    assert done_shard(tmp_path, part) == shard
     assert np.load(tmp_path / part.file).dtype == np.float16
     (tmp_path / "00003.json").write_text("")  # as a disk that lost its power might leave it
-    assert done_entry(tmp_path, part) is None
+    assert done_shard(tmp_path, part) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shard_rows", [7, 130, 1000])
+def test_the_manifest_has_the_longest_vector_of_each_shard_as_stored(
+    tmp_path: Path, encoder: FakeEncoder, dtype: StoredType, shard_rows: int
+) -> None:
+    manifest = build_index(passages(), encoder, tmp_path / "index", dtype=dtype, shard_rows=shard_rows)
+    shards = open_shards(tmp_path / "index", manifest)
+    assert [part.longest for part in manifest.ranges] == [longest_row(shard) for shard in shards]

@@ -24,13 +24,13 @@ import yaml
 
 from configs.load import load_settings
 from medverify.assemble import load_retriever
-from medverify.cluster import RetrievalArguments
+from medverify.cluster import RetrievalArguments, retrieval
 from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.encoder_spec import MINILM_L6, ModelIdentity
 from retrieval.index import ExactIndex
 from retrieval.local import LocalRetriever
 from retrieval.manifest import Manifest
-from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, Passage
+from retrieval.passage import BackendError, Hit, IndexCorruptError, IndexMismatchError, Passage
 from retrieval.ready_vectors import build_from_vectors
 from retrieval.sharded import Claim, Span, spans
 from retrieval.shards import open_shards
@@ -60,6 +60,12 @@ def test_the_shipped_file_names_what_exists(repository: Path) -> None:
     assert not settings.retrieve.allow_partial
     # The proxy must outlast the service, which answers 503 for itself; and a shard must give up before the service does.
     assert content["http_options"]["request_timeout_s"] > settings.retrieve.deadline_s > arguments.shard_deadline_s
+
+
+@pytest.mark.parametrize("setting", ["retrieval.vectors=sq8", "retrieval.profile=hybrid"])
+def test_what_a_cluster_does_not_do_is_refused(setting: str) -> None:
+    with pytest.raises(BackendError, match="a cluster searches with"):
+        retrieval(RetrievalArguments(set=(setting,)))
 
 
 # ---- a cluster -------------------------------------------------------------------------------------------------------
