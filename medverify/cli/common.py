@@ -64,7 +64,7 @@ def mended_by_user() -> Iterator[None]:
     except EXPECTED as error:
         fail(str(error))
     except ModuleNotFoundError as error:
-        extra = "serve" if error.name in ("fastapi", "uvicorn") else "embedded"
+        extra = "serve" if error.name in ("fastapi", "uvicorn", "prometheus_client") else "embedded"
         fail(f"{error.name} is not installed. Mend it with: pip install 'medverify[{extra}]'")
 
 
