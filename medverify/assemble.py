@@ -12,7 +12,7 @@ from retrieval.encoder import TransformerEncoder
 from retrieval.encoder_spec import PRESETS
 from retrieval.local import LocalRetriever
 from retrieval.manifest import MANIFEST_FILE, Manifest
-from retrieval.passage import BuildError, EncoderError, IndexMismatchError, Retriever
+from retrieval.passage import BuildError, EncoderError, IndexCorruptError, IndexMismatchError, Retriever
 from retrieval.remote import RemoteRetriever
 from retrieval.rerank import TransformerCrossEncoder
 from retrieval.serial import SerialRetriever
@@ -107,7 +107,7 @@ def _is_current(folder: Path, encoder: TransformerEncoder) -> bool:
         manifest = Manifest.load(folder)
         manifest.check_encoder(encoder.spec)
         manifest.check_corpus(starter())
-    except IndexMismatchError:
+    except (IndexMismatchError, IndexCorruptError):  # of another release, or damaged: it is ours to build again
         return False
     return True
 

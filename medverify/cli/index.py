@@ -101,7 +101,8 @@ def build(
         raise typer.BadParameter(
             "only one process, with just the source ncbi-medcpt:FOLDER", param_hint="--ready-vectors"
         )
-    settings = settings_from(config, overrides).settings
+    compared = ["retrieval.precision=float32"] if ready_vectors else []  # with vectors that were computed so
+    settings = settings_from(config, [*(overrides or []), *compared]).settings
     with mended_by_user():
         if finish:
             from retrieval.build import finish_index

@@ -104,21 +104,17 @@ class NcbiMedcptChunks:
             VectorError: a vector is not finite; names the PMID.
         """
         for number in self.numbers:
-            yield from self.blocks_of(number)
-
-    def blocks_of(self, number: int) -> Iterator[tuple[list[Passage], Vectors]]:
-        """As `blocks`, of one chunk."""
-        chunk = self.chunk(number)
-        passages = self.articles(chunk)
-        for start in range(0, len(chunk.pmids), _BLOCK):
-            vectors = np.asarray(chunk.vectors[start : start + _BLOCK])
-            finite = np.isfinite(vectors).all(axis=1)
-            if not finite.all():
-                pmid = chunk.pmids[start + int(np.argmin(finite))]
-                raise VectorError(
-                    f"chunk {number} of {self._folder}: NaN or infinity for PMID {pmid}; leave it out or encode it"
-                )
-            yield list(islice(passages, len(vectors))), vectors
+            chunk = self.chunk(number)
+            passages = self.articles(chunk)
+            for start in range(0, len(chunk.pmids), _BLOCK):
+                vectors = np.asarray(chunk.vectors[start : start + _BLOCK])
+                finite = np.isfinite(vectors).all(axis=1)
+                if not finite.all():
+                    pmid = chunk.pmids[start + int(np.argmin(finite))]
+                    raise VectorError(
+                        f"chunk {number} of {self._folder}: NaN or infinity for PMID {pmid}; encode the passages instead"
+                    )
+                yield list(islice(passages, len(vectors))), vectors
 
     def articles(self, chunk: Chunk) -> Iterator[Passage]:
         """The articles of a chunk, in the order of its rows. Raises SourceError as `passages`."""
@@ -184,8 +180,8 @@ def _sample(chunks: NcbiMedcptChunks, size: int, draw: random.Random) -> tuple[l
         fit = (pair for pair in enumerate(chunks.articles(chunk)) if pair[1].text.strip())
         kept = list(islice(fit, share))
         for seen, pair in enumerate(fit, start=share + 1):  # so that each has the same chance, and few are in memory
-            if (place_taken := draw.randrange(seen)) < share:
-                kept[place_taken] = pair
+            if (seat := draw.randrange(seen)) < share:
+                kept[seat] = pair
         passages += [passage for _, passage in kept]
         vectors.append(chunk.vectors[np.array([row for row, _ in kept], dtype=np.int64)].astype(np.float64))
     if not passages:

@@ -1,7 +1,7 @@
 """The real parts: BM25 over the judged answers of LiveQA, and the command over a corpus of a few lines with a real encoder."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from eval.beir import Benchmark, read_beir
 from eval.profiles import ensure_words, index_of, measure
 from retrieval.bm25 import Bm25Ranker
 from retrieval.encoder import Vectors
-from retrieval.encoder_spec import EncoderSpec, ModelIdentity
+from retrieval.encoder_spec import Arithmetic, EncoderSpec, ModelIdentity
 from retrieval.manifest import MANIFEST_FILE
 from retrieval.passage import Passage
 from retrieval.ranker import Ranking
@@ -31,6 +31,7 @@ class CountingEncoder:
             name="none", query_model=model, passage_model=model, pooling="mean", normalize=False, query_max_tokens=8,
             passage_max_tokens=8, passage_format="joined", dim=2,
         )  # fmt: skip
+        self.arithmetic = Arithmetic(precision="float32", batch_size=1, device="cpu")
         self.encoded = 0
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
@@ -39,6 +40,10 @@ class CountingEncoder:
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         self.encoded += len(passages)
         return np.ones((len(passages), 2), dtype=np.float32)
+
+    def encode_blocks(self, blocks: Iterable[Sequence[Passage]]) -> Generator[Vectors, None, None]:
+        for block in blocks:
+            yield self.encode_passages(block)
 
 
 DATA = Benchmark(

@@ -173,7 +173,7 @@ def test_an_index_of_ones_own(cli: Cli, tmp_path: Path) -> None:
         {"id": "p2", "title": "[/bold] Rickets", "text": "Vitamin D prevents rickets."},
     ]
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, passages)))
-    built = cli("index", "build", tmp_path / "mine.jsonl", "-o", tmp_path / "[index]")
+    built = cli("index", "build", tmp_path / "mine.jsonl", "-o", tmp_path / "[index]", "--min-characters", "0")
     assert built.exit_code == 0
     assert "[index]: 2 passages" in built.stdout
     found = cli("search", "scurvy", "--set", f"retrieval.index={tmp_path}/[index]")

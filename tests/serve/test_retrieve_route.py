@@ -49,7 +49,7 @@ def test_verl_reads_the_same_dialect_without_a_topk(client: TestClient) -> None:
 def test_verl_tool_and_slime_read_the_document(client: TestClient) -> None:
     [[hit]] = result(client, {"queries": ["digoxin"], "topk": 1, "return_scores": True})
     passage = PASSAGES[3]
-    assert hit["document"] == {**passage.model_dump(), "contents": f"Digoxin in short\n{passage.text}"}
+    assert hit["document"] == {**passage.model_dump(mode="json"), "contents": f"Digoxin in short\n{passage.text}"}
     assert isinstance(hit["score"], float)
 
 
