@@ -167,7 +167,7 @@ def compress(folder: Path, base: str, shards: Sequence[Stored], profile: str, *,
     Raises:
         BuildError: no such profile, or too few vectors for it.
     """
-    exact = ExactIndex(shards)
+    exact = ExactIndex(shards, device="cpu")  # for some sampled queries: not worth a copy on every GPU
     generator = np.random.default_rng(seed)
     factory, probes, least = _kind(profile, exact.dim)
     if exact.rows < least:
