@@ -12,7 +12,8 @@ from eval.ranking import mean, ndcg, recall, reciprocal_rank
 from retrieval.bm25 import Bm25Ranker, add_bm25
 from retrieval.build import build_index
 from retrieval.clean import KEEP_ALL, Cleaner
-from retrieval.compressed import CompressedIndex, compress
+from retrieval.compress import compress
+from retrieval.compressed import CompressedIndex
 from retrieval.encoder import Encoder
 from retrieval.manifest import MANIFEST_FILE, Manifest
 from retrieval.passage import IndexCorruptError, IndexMismatchError

@@ -6,8 +6,6 @@ unless that is switched off.
 """
 
 import hashlib
-import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,21 +13,16 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from configs.durable import publish
 from retrieval.exact_scores import Best, Rows, Scores, Stored, Vectors, exact_scores
 from retrieval.faiss_loader import load_faiss
-from retrieval.index import ExactIndex, check_queries
-from retrieval.manifest import ALWAYS_VERIFIED_BYTES, FileEntry, file_entry
-from retrieval.passage import BuildError, IndexCorruptError, IndexMismatchError, QueryError
+from retrieval.index import check_queries
+from retrieval.manifest import ALWAYS_VERIFIED_BYTES, FileEntry
+from retrieval.passage import IndexCorruptError, IndexMismatchError, QueryError
 from retrieval.row_table import RowTable
 
 FOLDER = "compressed"  # within the folder of the index
-_BLOCK = 2**15  # rows made float32 and added at once
-_TRAINING_ROWS = 2**16
-_SAMPLE = 200  # queries whose recall is measured
 _CANDIDATES = 8  # times k are scored again from the exact vectors, and at least so many:
 _MIN_CANDIDATES = 64
-_PROBED = 16  # of the lists of an ivf profile, one in so many is read
 
 
 class Recall(BaseModel):
@@ -103,15 +96,8 @@ class CompressedIndex:
             IndexMismatchError: it was made from another index.
             IndexCorruptError: missing or damaged.
         """
-        recipe = read_recipe(folder, profile)
-        path = _path(folder, profile, "faiss")
-        if recipe.base != base or recipe.rows != sum(map(len, shards)):
-            raise IndexMismatchError(
-                f"{path}: made from the index {recipe.base}, used with {base}; {_mend(folder, profile)}"
-            )
-        hashed = verify or recipe.file.size < ALWAYS_VERIFIED_BYTES
-        recipe.file.check(path, hashed=hashed, record=f"{profile}.json", mend=_mend(folder, profile))
-        return cls(_map(path), shards, recipe.probes, rescore=rescore)
+        recipe = checked_recipe(folder, profile, base, sum(map(len, shards)), verify=verify)
+        return cls(map_copy(copy_path(folder, profile)), shards, recipe.probes, rescore=rescore)
 
     def search(self, vectors: Vectors, k: int) -> tuple[Scores, Rows]:
         """Find about the `k' = min(k, rows)` best rows for each query.
@@ -161,43 +147,20 @@ class CompressedIndex:
         return found
 
 
-def compress(folder: Path, base: str, shards: Sequence[Stored], profile: str, *, seed: int = 0) -> Recipe:
-    """Make the compressed copy `profile` of the index in `folder`, whose digest is `base`, and measure its recall.
+def checked_recipe(folder: Path, profile: str, base: str, rows: int, *, verify: bool) -> Recipe:
+    """How the compressed copy `profile` of the index in `folder` was made, once its file was checked.
 
     Raises:
-        BuildError: no such profile, or too few vectors for it.
+        IndexMismatchError: it was made from another index than `base` with its `rows`.
+        IndexCorruptError: missing or damaged.
     """
-    exact = ExactIndex(shards, device="cpu")  # for some sampled queries: not worth a copy on every GPU
-    generator = np.random.default_rng(seed)
-    factory, probes, least = _kind(profile, exact.dim)
-    if exact.rows < least:
-        raise BuildError(
-            f"{profile} needs at least {least} vectors, the index has {exact.rows}; keep it exact, or use sq8"
+    recipe, path = read_recipe(folder, profile), copy_path(folder, profile)
+    if (recipe.base, recipe.rows) != (base, rows):
+        raise IndexMismatchError(
+            f"{path}: made from the index {recipe.base}, used with {base}; {_mend(folder, profile)}"
         )
-    sample = np.sort(generator.permutation(exact.rows)[: max(_TRAINING_ROWS, least)])
-    index = _fill(factory, exact.dim, shards, _take(shards, sample), seed)
-    path = _path(folder, profile, "faiss")
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_suffix(".faiss.tmp")
-    load_faiss().write_index(index, str(temporary))
-    del index
-    recall = _measure(exact, temporary, shards, probes, generator)
-    recipe = Recipe(
-        profile=profile,
-        base=base,
-        rows=exact.rows,
-        dim=exact.dim,
-        factory=factory,
-        probes=probes,
-        seed=seed,
-        trained_on=len(sample),
-        file=file_entry(temporary),
-        recall=recall,
-    )
-    publish(temporary, path)
-    temporary = path.with_suffix(".json.tmp")
-    temporary.write_text(json.dumps(recipe.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
-    publish(temporary, path.with_suffix(".json"))
+    hashed = verify or recipe.file.size < ALWAYS_VERIFIED_BYTES
+    recipe.file.check(path, hashed=hashed, record=f"{profile}.json", mend=_mend(folder, profile))
     return recipe
 
 
@@ -207,7 +170,7 @@ def read_recipe(folder: Path, profile: str) -> Recipe:
     Raises:
         IndexCorruptError: there is none, or it is damaged.
     """
-    path = _path(folder, profile, "json")
+    path = copy_path(folder, profile).with_suffix(".json")
     try:
         return Recipe.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -225,77 +188,7 @@ def read_recipes(folder: Path) -> list[Recipe]:
     return [read_recipe(folder, path.stem) for path in sorted((folder / FOLDER).glob("*.json"))]
 
 
-def _kind(profile: str, dim: int) -> tuple[str, int, int]:
-    """FAISS's name for a profile, the lists that a search reads, and the least number of vectors to train it."""
-    match = re.fullmatch(r"(sq8)|pq([1-9]\d*)|ivf([1-9]\d*)", profile)
-    if match is None:
-        raise BuildError(
-            f"{profile!r} is not a compressed profile; expected sq8, pq and bytes a vector, or ivf and lists"
-        )
-    if match[1]:
-        return "SQ8", 0, 1
-    if match[2]:
-        if dim % int(match[2]):
-            raise BuildError(f"{profile}: {dim} dimensions cannot be cut into {match[2]} equal parts; take a divisor")
-        return f"PQ{match[2]}np", 0, 256  # np: without training for polysemous codes, which takes long and is not used
-    return f"IVF{match[3]},SQ8", -(-int(match[3]) // _PROBED), int(match[3])
-
-
-def _fill(factory: str, dim: int, shards: Sequence[Stored], sample: Vectors, seed: int) -> Any:
-    faiss = load_faiss()
-    index = faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
-    for part in ("pq", "cp"):  # what k-means draws from
-        if hasattr(index, part):
-            clustering = index.pq.cp if part == "pq" else index.cp
-            clustering.seed = seed + 1
-            clustering.min_points_per_centroid = 1  # or FAISS complains on standard error
-    index.train(sample)
-    for shard in shards:
-        for start in range(0, len(shard), _BLOCK):
-            index.add(np.ascontiguousarray(shard[start : start + _BLOCK], dtype=np.float32))
-    return index
-
-
-def _take(shards: Sequence[Stored], rows: Rows) -> Vectors:
-    """Rows of the index as float32 [n, dim]; `rows` ascending."""
-    borders = np.cumsum([0, *map(len, shards)])
-    cuts = np.searchsorted(rows, borders)
-    parts = [
-        np.asarray(shard)[rows[cuts[number] : cuts[number + 1]] - borders[number]].astype(np.float32)
-        for number, shard in enumerate(shards)
-    ]
-    return np.concatenate(parts)
-
-
-def _measure(
-    exact: ExactIndex, path: Path, shards: Sequence[Stored], probes: int, generator: np.random.Generator
-) -> Recall:
-    sample = np.sort(generator.permutation(exact.rows)[:_SAMPLE])
-    queries = _take(shards, sample)
-    expected = exact.search(queries, 11)[1]
-    index = _map(path)
-    rescored, plain = (
-        CompressedIndex(index, shards, probes, rescore=rescore).search(queries, 11)[1] for rescore in (True, False)
-    )
-    return Recall(
-        queries=len(sample),
-        at_3=_recall(rescored, expected, sample, 3),
-        at_10=_recall(rescored, expected, sample, 10),
-        plain_at_3=_recall(plain, expected, sample, 3),
-        plain_at_10=_recall(plain, expected, sample, 10),
-    )
-
-
-def _recall(found: Rows, expected: Rows, own: Rows, k: int) -> float:
-    """Share of the expected first k that are among the found first k, a query's own row left out of both."""
-    shares = []
-    for ours, theirs, row in zip(found, expected, own, strict=True):
-        wanted = set(theirs[theirs != row][:k])
-        shares.append(len(wanted & set(ours[ours != row][:k])) / len(wanted) if wanted else 1.0)
-    return float(np.mean(shares))
-
-
-def _map(path: Path) -> Any:
+def map_copy(path: Path) -> Any:
     """Open an index of FAISS; its codes stay in the file until they are read."""
     faiss = load_faiss()
     try:
@@ -304,8 +197,9 @@ def _map(path: Path) -> Any:
         raise IndexCorruptError(f"{path}: not a readable FAISS index: {error}; make it again") from error
 
 
-def _path(folder: Path, profile: str, suffix: str) -> Path:
-    return folder / FOLDER / f"{profile}.{suffix}"
+def copy_path(folder: Path, profile: str) -> Path:
+    """Where the compressed copy `profile` of the index in `folder` lies; its recipe is beside it, ending in .json."""
+    return folder / FOLDER / f"{profile}.faiss"
 
 
 def _mend(folder: Path, profile: str) -> str:

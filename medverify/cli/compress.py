@@ -24,13 +24,13 @@ def compress(
     """
     with mended_by_user(), waiting(f"compressing to {profile}"):
         quiet_libraries()
-        from retrieval import compressed
+        from retrieval import compress as making
         from retrieval.manifest import Manifest
         from retrieval.shards import open_shards
 
         manifest = Manifest.load(folder)
         shards = open_shards(folder, manifest)
-        recipe = compressed.compress(folder, manifest.digest, shards, profile, seed=seed)
+        recipe = making.compress(folder, manifest.digest, shards, profile, seed=seed)
     share = recipe.file.size / sum(shard.nbytes for shard in shards)
     out.print(f"{profile}: {recipe.file.size / 1e6:,.1f} MB, {share:.0%} of the exact vectors", highlight=False)
     recall = recipe.recall

@@ -1,3 +1,4 @@
+import fcntl
 import json
 import shutil
 from pathlib import Path
@@ -7,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from medverify.cli.app import app
-from retrieval.compressed import CompressedIndex, compress, read_recipe
+from retrieval.compress import compress
+from retrieval.compressed import CompressedIndex, read_recipe, read_recipes
 from retrieval.exact_scores import Stored
 from retrieval.index import ExactIndex
 from retrieval.manifest import Manifest
@@ -120,6 +122,39 @@ def test_damage_and_mismatch_are_noticed(folder: Path, shards: list[Stored], tmp
     path.with_suffix(".json").write_text(json.dumps({"profile": "sq8"}))
     with pytest.raises(IndexCorruptError, match=r"sq8\.json: not a recipe"):
         CompressedIndex.open(copy, "sq8", BASE, shards)
+
+
+def test_two_do_not_compress_at_once(shards: list[Stored], tmp_path: Path) -> None:
+    with (tmp_path / ".compressed.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(BuildError, match="another process is compressing"):
+            compress(tmp_path, BASE, shards, "sq8")
+    assert compress(tmp_path, BASE, shards, "sq8").profile == "sq8"
+
+
+def test_killed_between_its_two_files_a_copy_is_absent_not_another_ones(
+    folder: Path, shards: list[Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of an older index is replaced, and the process dies when the new vectors are in place."""
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+
+    def publish_and_die(temporary: Path, path: Path) -> None:
+        temporary.rename(path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("retrieval.compress.publish", publish_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        compress(copy, "e" * 64, shards, "sq8", seed=1)
+    assert [recipe.profile for recipe in read_recipes(copy)] == ["ivf16", "pq8"]
+    with pytest.raises(IndexCorruptError, match=r"cannot be read .*index compress"):
+        CompressedIndex.open(copy, "sq8", BASE, shards)
+
+
+def test_a_vector_that_is_no_number_is_no_answer(folder: Path, shards: list[Stored]) -> None:
+    broken = [shard.copy() for shard in shards]
+    broken[1][:] = np.nan
+    with pytest.raises(IndexCorruptError, match="NaN"):
+        CompressedIndex.open(folder, "sq8", BASE, broken).search(queries(), 1500)
 
 
 def test_the_command(built: Path, tmp_path: Path) -> None:

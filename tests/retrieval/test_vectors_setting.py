@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from retrieval_fakes import SPEC, FakeEncoder, passages
 
-from retrieval.compressed import compress
+from retrieval.compress import compress
 from retrieval.local import LocalRetriever, open_index
 from retrieval.manifest import Manifest
 from retrieval.passage import IndexCorruptError, IndexMismatchError
