@@ -160,19 +160,14 @@ class Bm25Ranker:
         place = folder / FOLDER
         if not place.is_dir():
             raise IndexMismatchError(f"{folder} has no word index; run `medverify index add-bm25 {folder}`")
-        description = _load_description(place)
+        description = checked_description(folder, manifest, verify=verify)
         again = f"run `medverify index add-bm25 {folder}` again"
-        if description.base != manifest.digest:
-            raise IndexMismatchError(
-                f"{place}: base: it was made from the index {description.base}, this one is {manifest.digest}; {again}"
-            )
         if (recipe := Recipe.current()) != description.recipe:
             ours, theirs = recipe.model_dump(), description.recipe.model_dump()
             differing = "; ".join(
                 f"{key}: {theirs[key]!r}, here {ours[key]!r}" for key in ours if ours[key] != theirs[key]
             )
             raise IndexMismatchError(f"{place}: made by other rules ({differing}); {again}")
-        _check_files(place, description, verify=verify)
         try:
             index = bm25s.BM25.load(place, mmap=True, show_progress=False)
             rows = index.scores["num_docs"]
@@ -249,7 +244,21 @@ def _load_description(place: Path) -> Description:
         raise IndexCorruptError(f"{path}: not a description of a word index: {error}; add it again") from error
 
 
-def _check_files(place: Path, description: Description, *, verify: bool) -> None:
+def checked_description(folder: Path, manifest: Manifest, *, verify: bool) -> Description:
+    """What the word index of `folder`, which has this manifest, says about itself, once its files were checked.
+
+    Raises:
+        IndexMismatchError: it was made from another index.
+        IndexCorruptError: a file is missing or damaged.
+    """
+    place = folder / FOLDER
+    description = _load_description(place)
+    if description.base != manifest.digest:
+        raise IndexMismatchError(
+            f"{place}: base: it was made from the index {description.base}, this one is {manifest.digest}; run "
+            f"`medverify index add-bm25 {folder}` again"
+        )
     hashed = verify or sum(entry.size for entry in description.files.values()) < ALWAYS_VERIFIED_BYTES
     for name, entry in description.files.items():
         entry.check(place / name, hashed=hashed, record=DESCRIPTION_FILE, mend="add the word index again")
+    return description

@@ -1,16 +1,18 @@
-"""Does an index hold what its manifest says, and do its vectors belong to its texts?"""
+"""Does an index hold what its manifest and its other descriptions say, and do its vectors belong to its texts?"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from retrieval import bm25, compressed
 from retrieval.encoder import Encoder
 from retrieval.exact_scores import longest_row
 from retrieval.manifest import Manifest, RowRange
-from retrieval.passage import IndexCorruptError
+from retrieval.passage import IndexCorruptError, IndexMismatchError
 from retrieval.shards import open_rows, open_shards
 from retrieval.textstore import TextStore
 
@@ -32,21 +34,41 @@ class Sample:
 def damaged_files(folder: Path, manifest: Manifest, on_progress: Callable[[int, int], None]) -> list[str]:
     """What is wrong with each file that does not match its checksum, or holds a longer vector than the manifest says.
 
-    Reads every byte; reports bytes done and in all. A search believes the longest vector's length when it decides which rows
-    it need not look at.
+    Looks at the index, its compressed copies and its word index. Reads every byte; reports bytes done and in all. A search
+    believes the longest vector's length when it decides which rows it need not look at.
     """
-    parts = {part.file: part for part in manifest.ranges}
-    complaints, done, total = list[str](), 0, sum(entry.size for entry in manifest.files.values())
-    for name, entry in manifest.files.items():
+    complaints, done, checks = list[str](), 0, _checks(folder, manifest)
+    total = sum(size for size, _ in checks)
+    for size, check in checks:
         try:
-            manifest.check_file(folder, name)
-            if name in parts:
-                _check_longest(folder, manifest, parts[name])
-        except IndexCorruptError as error:
+            check()
+        except (IndexCorruptError, IndexMismatchError) as error:
             complaints.append(str(error))
-        done += entry.size
+        done += size
         on_progress(done, total)
     return complaints
+
+
+def _checks(folder: Path, manifest: Manifest) -> list[tuple[int, Callable[[], object]]]:
+    """Each check, and the bytes that it reads."""
+    checks: list[tuple[int, Callable[[], object]]] = [
+        (entry.size, partial(_check_file, folder, manifest, name)) for name, entry in manifest.files.items()
+    ]
+    checked = compressed.checked_recipe
+    for path in sorted((folder / compressed.FOLDER).glob("*.json")):
+        size = sum(each.stat().st_size for each in path.parent.glob(f"{path.stem}.faiss"))
+        checks.append((size, partial(checked, folder, path.stem, manifest.digest, manifest.rows, verify=True)))
+    if (words := folder / bm25.FOLDER).is_dir():
+        size = sum(each.stat().st_size for each in words.iterdir())
+        checks.append((size, partial(bm25.checked_description, folder, manifest, verify=True)))
+    return checks
+
+
+def _check_file(folder: Path, manifest: Manifest, name: str) -> None:
+    manifest.check_file(folder, name)
+    for part in manifest.ranges:
+        if part.file == name:
+            _check_longest(folder, manifest, part)
 
 
 def _check_longest(folder: Path, manifest: Manifest, part: RowRange) -> None:
@@ -61,6 +83,8 @@ def _check_longest(folder: Path, manifest: Manifest, part: RowRange) -> None:
 
 def encode_again(folder: Path, manifest: Manifest, encoder: Encoder, count: int, seed: int) -> Sample:
     """Encode up to `count` rows, drawn by `seed`, and compare them with the stored vectors.
+
+    What is allowed is what the coarser explains: the arithmetic that the index was built with, or the encoder's here.
 
     Raises:
         IndexMismatchError: the encoder is not the one that built the index.
@@ -81,7 +105,8 @@ def encode_again(folder: Path, manifest: Manifest, encoder: Encoder, count: int,
         stored[number] = shards[shard][row - starts[shard]]
     lengths = np.linalg.norm(computed, axis=1)
     differences = np.linalg.norm(stored - computed, axis=1) / np.maximum(lengths, np.finfo(np.float32).tiny)
-    precision = manifest.arithmetic.precision if manifest.arithmetic else None
-    allowed = _SLACK_COMPUTED[precision] + _SLACK_STORED[manifest.dtype]
+    built = manifest.arithmetic.precision if manifest.arithmetic else None
+    slack = max(_SLACK_COMPUTED[built], _SLACK_COMPUTED[encoder.arithmetic.precision])
+    allowed = slack + _SLACK_STORED[manifest.dtype]
     wrong = tuple(row for row, difference in zip(rows, differences, strict=True) if not difference <= allowed)
     return Sample(len(rows), float(differences.max(initial=0)), allowed, wrong)

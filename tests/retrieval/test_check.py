@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from retrieval_fakes import SPEC, FakeEncoder, passages
 
+from retrieval.bm25 import add_bm25
 from retrieval.build import build_index
 from retrieval.check import damaged_files, encode_again
+from retrieval.compress import compress
 from retrieval.encoder import TransformerEncoder, Vectors
+from retrieval.encoder_spec import Arithmetic
 from retrieval.manifest import Manifest, file_entry
 from retrieval.passage import IndexCorruptError, IndexMismatchError, Passage
+from retrieval.shards import open_shards
 from retrieval.sources import starter
 
 
@@ -53,6 +57,50 @@ def test_a_file_that_was_cut_or_changed_is_named(folder: Path, name: str, where:
     (folder / name).unlink()
     [complaint] = damage(folder)
     assert f"{name}: cannot be read" in complaint
+
+
+def test_compressed_copies_and_the_word_index_are_checked_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = Manifest.load(folder)
+    for profile in ("sq8", "pq4"):
+        compress(folder, manifest.digest, open_shards(folder, manifest), profile)
+    add_bm25(folder)
+    assert damage(folder) == []
+    for module in ("compressed", "bm25"):  # as if they were large
+        monkeypatch.setattr(f"retrieval.{module}.ALWAYS_VERIFIED_BYTES", 0)
+    words = max((folder / "bm25").glob("*.npy"), key=lambda path: path.stat().st_size)
+    for path in (words, folder / "compressed" / "sq8.faiss"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    (folder / "compressed" / "pq4.json").write_text("{}")
+    complaints = damage(folder)
+    assert len(complaints) == 3
+    for name in ("sq8.faiss: its contents", "pq4.json: not a recipe", f"{words.name}: its contents"):
+        assert any(name in complaint for complaint in complaints)
+
+
+def test_copies_and_words_of_another_index_are_named(folder: Path, encoder: FakeEncoder, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    manifest = build_index(passages(40), encoder, other)
+    compress(other, manifest.digest, open_shards(other, manifest), "sq8")
+    add_bm25(other)
+    for name in ("compressed", "bm25"):
+        shutil.copytree(other / name, folder / name)
+    assert ["made from the index" in complaint for complaint in damage(folder)] == [True, True]
+
+
+@pytest.mark.parametrize(("built", "here"), [("bfloat16", "float32"), ("float32", "bfloat16")])
+def test_vectors_may_differ_by_what_the_coarser_arithmetic_explains(folder: Path, built: str, here: str) -> None:
+    class Rounded(FakeEncoder):
+        def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
+            return super().encode_passages(passages) * np.float32(1.01)
+
+    encoder = Rounded()
+    encoder.arithmetic = encoder.arithmetic.model_copy(update={"precision": here})
+    manifest = Manifest.load(folder)
+    arithmetic = Arithmetic(precision=built, batch_size=1, device="cpu")
+    sample = encode_again(folder, manifest.model_copy(update={"arithmetic": arithmetic}), encoder, 20, seed=1)
+    assert (sample.wrong, sample.allowed) == ((), 0.05)
 
 
 def test_every_damaged_file_is_named_and_progress_reaches_the_end(folder: Path) -> None:
