@@ -201,9 +201,12 @@ def show(rows: dict[tuple[str, int], list[Run]], clients: list[int], busy: float
 
 async def overload(queries: Iterator[str], pid: int) -> None:
     """Many requests at one moment, several times: what they end in, and what it does to the server's memory."""
-    print(f"\n| {MANY} at once | 200 | 503 | other | slowest ms | resident MiB after |\n|---|---|---|---|---|---|")
-    print(f"| before | | | | | {resident_mib(pid):.0f} |")
+    print(
+        f"\n| {MANY} at once | 200 | 503 | other | slowest ms | peak MiB | resident MiB after |\n|---|---|---|---|---|---|---|"
+    )
+    print(f"| before | | | | | | {memory_mib(pid, 'VmRSS'):.0f} |")
     for burst in range(BURSTS):
+        forget_peak(pid)
         async with AsyncExitStack() as stack:
             url = f"http://127.0.0.1:{PORTS['ours']}"
             connections = [await stack.enter_async_context(Connection(url, 3)) for _ in range(MANY)]
@@ -211,7 +214,8 @@ async def overload(queries: Iterator[str], pid: int) -> None:
             outcomes = Counter(await asyncio.gather(*(each.ask(next(queries)) for each in connections)))
             elapsed = (time.perf_counter() - started) * 1000
         good, busy = outcomes.pop("200", 0), outcomes.pop("503", 0)
-        print(f"| {burst + 1} | {good} | {busy} | {dict(outcomes) or 0} | {elapsed:.0f} | {resident_mib(pid):.0f} |")
+        peak, left = memory_mib(pid, "VmHWM"), memory_mib(pid, "VmRSS")
+        print(f"| {burst + 1} | {good} | {busy} | {dict(outcomes) or 0} | {elapsed:.0f} | {peak:.0f} | {left:.0f} |")
 
 
 def cpu_s(pid: int) -> float:
@@ -220,10 +224,15 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def resident_mib(pid: int) -> float:
-    """Resident memory of a process."""
+def forget_peak(pid: int) -> None:
+    """Have the kernel count a process's VmHWM from now on."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
+
+
+def memory_mib(pid: int, what: str) -> float:
+    """Memory of a process: VmRSS is what is resident now, VmHWM the most that was."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+    return int(status.split(f"{what}:")[1].split()[0]) / 1024
 
 
 if __name__ == "__main__":
