@@ -1,11 +1,13 @@
 """The exact search against a bare matrix product with top-k, and against FAISS as people use it.
 
-    python -m benchmarks.search_kernel [--rows 1000000] [--dim 768] [--k 3] [--batches 1,8,64,256] [--runs 5] [--file X.npy]
+    python -m benchmarks.search_kernel [--rows 1000000] [--dim 768] [--k 3] [--batches 1,8,64,256] [--runs 5]
+        [--shard-rows 20000] [--file X.npy]
 
 Measured in turn, several times, so that a machine whose speed drifts drifts for all of them:
 
-- `torch`, `faiss`, `auto`: `ExactIndex` over the memory-mapped shard with each back end;
+- `torch`, `faiss`, `auto`: `ExactIndex` with each back end over memory-mapped shards of as many rows as `index build` writes;
 - `q @ x.T, topk` and `x @ q.T, topk`: the same product and top-k written directly in torch, in both orders;
+- `1 shard`: `auto` over all rows as one shard, to see what it costs that they are many;
 - `IndexFlatIP`: `faiss.IndexFlatIP.search`, the vectors added to it, its settings as FAISS ships them.
 
 The vectors are made up: unit vectors in clusters, as embeddings of passages are, from a seed; queries lie near some of them.
@@ -27,6 +29,7 @@ import torch
 from retrieval.exact_scores import Rows, Scores, Vectors, exact_scores, longest_row
 from retrieval.faiss_pass import FaissBackend
 from retrieval.index import ExactIndex
+from retrieval.row_table import RowTable
 
 Search = Callable[[Vectors, int], object]
 DIRECT = ("q @ x.T, topk", "x @ q.T, topk")
@@ -40,6 +43,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=768)
     parser.add_argument("--k", type=int, default=3)
     parser.add_argument("--batches", default="1,8,64,256")
+    parser.add_argument("--shard-rows", type=int, default=20_000, help="rows of a file of the index")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--file", type=Path, help="keep the vectors here, and use them if they are there already")
@@ -77,26 +81,35 @@ def make_queries(vectors: Vectors, count: int, seed: int) -> Vectors:
 def measure(path: Path, batches: list[int], options: argparse.Namespace) -> None:
     """Time all ways in turn, check them against one another, and print what came out."""
     opened = time.perf_counter()
-    index = ExactIndex([np.load(path, mmap_mode="r")])
+    mapped = np.load(path, mmap_mode="r")
+    index = ExactIndex(cut(mapped, options.shard_rows))
     opened = time.perf_counter() - opened
     vectors = np.load(path, mmap_mode="c")  # copy on write: torch takes it without a warning; nobody writes
     queries = make_queries(vectors, max(batches), options.seed)
-    norms = [longest_row(vectors)]  # also brings the file into memory
+    shards = cut(vectors, options.shard_rows)
+    norms = [longest_row(shard) for shard in shards]  # also brings the file into memory
     ways: dict[str, Search] = {
-        "auto": ExactIndex([vectors], norms=norms).search,
-        "torch": ExactIndex([vectors], TorchBackend("cpu"), norms=norms).search,
-        "faiss": ExactIndex([vectors], FaissBackend("cpu"), norms=norms).search,
+        "auto": ExactIndex(shards, norms=norms).search,
+        "1 shard": ExactIndex([vectors], norms=[max(norms)]).search,
+        "torch": ExactIndex(shards, TorchBackend("cpu"), norms=norms).search,
+        "faiss": ExactIndex(shards, FaissBackend("cpu"), norms=norms).search,
         **direct(torch.from_numpy(vectors)),
     }
     if not options.skip_flat:
         ways["IndexFlatIP"] = flat(vectors)
-    print(f"{index.rows} x {index.dim}, k = {options.k}, {torch.get_num_threads()} threads, median of {options.runs}")
+    print(f"{index.rows} x {index.dim} in {len(shards)} shards, k = {options.k}")
+    print(f"{torch.get_num_threads()} threads, median of {options.runs} runs")
     print(f"opened in {opened * 1000:.1f} ms\n")
     print("| batch | " + " | ".join(f"{way}, ms" for way in ways) + " | auto / faster direct (speed) |")
     print("|---|" + "---|" * (len(ways) + 1))
     for size in batches:
         report(size, time_ways(ways, queries[:size], options.k, options.runs))
-    check(vectors, queries, options.k, norms[0])
+    check(vectors, queries, options.k, max(norms), options.shard_rows)
+
+
+def cut(vectors: Vectors, rows: int) -> list[Vectors]:
+    """Consecutive shards, as the files of an index are."""
+    return [vectors[start : start + rows] for start in range(0, len(vectors), rows)]
 
 
 def direct(rows: torch.Tensor) -> dict[str, Search]:
@@ -146,7 +159,7 @@ def report(size: int, seconds: dict[str, list[float]]) -> None:
     print(f"| {size} | {medians} | {spread} |", flush=True)
 
 
-def check(vectors: Vectors, queries: Vectors, k: int, norm: float) -> None:
+def check(vectors: Vectors, queries: Vectors, k: int, norm: float, shard_rows: int) -> None:
     """Recall against the scores by definition, and equality over shards, back ends and batch sizes."""
     queries = queries[:64]
     expected = reference(vectors, queries, k)
@@ -154,13 +167,12 @@ def check(vectors: Vectors, queries: Vectors, k: int, norm: float) -> None:
     recall = np.mean([len(set(a) & set(b)) / k for a, b in zip(whole[1], expected[1], strict=True)])
     print(f"\nrecall@{k} against fp32 exact: {recall}")
     equal = [same(whole, expected)]
-    for count in (1, 2, 4):
-        shards = np.array_split(vectors, count)
+    for shards in (*(np.array_split(vectors, count) for count in (1, 2, 4)), cut(vectors, shard_rows)):
         for backend in (TorchBackend("cpu"), FaissBackend("cpu"), TorchBackend("cpu", torch.bfloat16)):
-            index = ExactIndex(shards, backend, norms=[norm] * count)
+            index = ExactIndex(shards, backend, norms=[norm] * len(shards))
             equal += [same(index.search(queries, k), whole), same(index.search(queries[:5], k), whole)]
     print(
-        f"equal rows and scores for 1, 2, 4 shards; torch float32, torch bfloat16, faiss; batches of 5, 64: {all(equal)}"
+        f"equal rows and scores for 1, 2, 4 and all shards; torch float32, torch bfloat16, faiss; batches of 5, 64: {all(equal)}"
     )
 
 
@@ -177,7 +189,7 @@ def reference(vectors: Vectors, queries: Vectors, k: int) -> tuple[Scores, Rows]
     order = np.lexsort((best[1], -best[0]), axis=-1)[:, :k]
     rows = np.take_along_axis(best[1], order, axis=1)
     numbers = np.repeat(np.arange(len(queries)), k)
-    return exact_scores(queries, vectors, numbers, rows.ravel()).reshape(-1, k), rows
+    return exact_scores(queries, RowTable([vectors]).wide, numbers, rows.ravel()).reshape(-1, k), rows
 
 
 def same(found: tuple[Scores, Rows], expected: tuple[Scores, Rows]) -> bool:

@@ -133,6 +133,19 @@ class RetrievalSettings(Section):
         "medcpt-cross-encoder"
     )
     device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N; for the encoders.")] = "auto"
+    search_backend: Annotated[
+        Literal["auto", "faiss", "torch"], Field(description="What compares exact vectors; auto: torch if installed.")
+    ] = "auto"
+    search_device: Annotated[
+        str,
+        Field(
+            description="cpu, cuda (a part of the exact vectors on every GPU) or cuda:N; auto: as `device`, whose auto is "
+            "every GPU, or the CPU where there is none."
+        ),
+    ] = "auto"
+    verify: Annotated[
+        bool, Field(description="Check every byte of an index when it is opened, also where that takes minutes.")
+    ] = False
     batch_size: Annotated[int, Field(ge=1, description="Passages encoded together when an index is built.")] = 32
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"],
@@ -140,6 +153,11 @@ class RetrievalSettings(Section):
             description="Of encoding passages; auto: bfloat16 where the hardware multiplies it natively, else float32."
         ),
     ] = "auto"
+
+    @property
+    def vectors_device(self) -> str:
+        """Where exact vectors are searched: auto, cpu, cuda or cuda:N."""
+        return self.device if self.search_device == "auto" else self.search_device
 
 
 class ServeSettings(Section):

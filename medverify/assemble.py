@@ -87,7 +87,17 @@ def load_local(settings: Settings, report: Report = lambda _: None) -> LocalRetr
     limits = settings.retrieve.model_dump(include={"max_waiting", "max_batch", "cached_hits"})
     how = settings.retrieval
     cross_encoder = load_cross_encoder(settings, report) if how.profile == "rerank" else None
-    return LocalRetriever.open(folder, encoder, how.profile, cross_encoder, vectors=how.vectors, **limits)
+    return LocalRetriever.open(
+        folder,
+        encoder,
+        how.profile,
+        cross_encoder,
+        vectors=how.vectors,
+        backend=how.search_backend,
+        device=how.vectors_device,
+        verify=how.verify,
+        **limits,
+    )
 
 
 def build_starter(folder: Path, encoder: TransformerEncoder, report: Report) -> None:

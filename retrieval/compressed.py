@@ -21,6 +21,7 @@ from retrieval.faiss_loader import load_faiss
 from retrieval.index import ExactIndex, check_queries
 from retrieval.manifest import ALWAYS_VERIFIED_BYTES, FileEntry, file_entry
 from retrieval.passage import BuildError, IndexCorruptError, IndexMismatchError, QueryError
+from retrieval.row_table import RowTable
 
 FOLDER = "compressed"  # within the folder of the index
 _BLOCK = 2**15  # rows made float32 and added at once
@@ -79,7 +80,7 @@ class CompressedIndex:
         self.dim = int(index.d)
         self._faiss = load_faiss()
         self._index = index
-        self._shards: list[Stored] = [np.asarray(shard) for shard in shards]  # type: ignore[misc]
+        self._table = RowTable(shards)
         self._probes = probes
         self._rescore = rescore
 
@@ -121,6 +122,7 @@ class CompressedIndex:
         Raises:
             QueryError: k below 1.
             VectorError: wrong shape or type, NaN or infinity.
+            IndexCorruptError: the search came upon NaN or infinity.
         """
         if k < 1:
             raise QueryError(f"k is {k}; expected at least 1")
@@ -132,8 +134,14 @@ class CompressedIndex:
             rough, rows = self._candidates(queries, min(self.rows, max(k * _CANDIDATES, _MIN_CANDIDATES)), k)
             numbers, places = np.nonzero(rows >= 0)
             chosen = rows[numbers, places]
-            scores = self._exact(queries, numbers, chosen) if self._rescore else rough[numbers, places]
+            scores = (
+                exact_scores(queries, self._table.wide, numbers, chosen) if self._rescore else rough[numbers, places]
+            )
             best.add(numbers, scores, chosen)
+        if not best.whole:
+            raise IndexCorruptError(
+                "the index holds NaN or infinity; run `medverify index verify` on it, and rebuild it"
+            )
         return best.scores, best.rows
 
     def _candidates(self, queries: Vectors, count: int, needed: int) -> tuple[Scores, Rows]:
@@ -152,14 +160,6 @@ class CompressedIndex:
         found: tuple[Scores, Rows] = self._index.search(queries, count, params=options)
         return found
 
-    def _exact(self, queries: Vectors, numbers: Rows, rows: Rows) -> Scores:
-        scores, start = np.empty(len(rows), dtype=np.float32), 0
-        for shard in self._shards:
-            here = np.flatnonzero((rows >= start) & (rows < start + len(shard)))
-            scores[here] = exact_scores(queries, shard, numbers[here], rows[here] - start)
-            start += len(shard)
-        return scores
-
 
 def compress(folder: Path, base: str, shards: Sequence[Stored], profile: str, *, seed: int = 0) -> Recipe:
     """Make the compressed copy `profile` of the index in `folder`, whose digest is `base`, and measure its recall.
@@ -167,7 +167,7 @@ def compress(folder: Path, base: str, shards: Sequence[Stored], profile: str, *,
     Raises:
         BuildError: no such profile, or too few vectors for it.
     """
-    exact = ExactIndex(shards)
+    exact = ExactIndex(shards, device="cpu")  # for some sampled queries: not worth a copy on every GPU
     generator = np.random.default_rng(seed)
     factory, probes, least = _kind(profile, exact.dim)
     if exact.rows < least:

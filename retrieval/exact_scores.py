@@ -4,7 +4,7 @@ A score is the float64 inner product of query and stored vector, summed by numpy
 the two vectors alone: not on the batch, the shard or the back end. Rows are ordered by score descending, then row ascending.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +14,7 @@ Stored = NDArray[np.float32] | NDArray[np.float16]
 Vectors = NDArray[np.float32]
 Scores = NDArray[np.float32]
 Rows = NDArray[np.int64]
+Wide = Callable[[Rows], NDArray[np.float64]]  # rows of an index as float64 [n, dim]
 
 # Rows made float64 at once, so that scratch memory stays small.
 _BLOCK = 2048
@@ -22,29 +23,27 @@ _DENSE = 8
 _NO_ROW = np.iinfo(np.int64).max
 
 
-def exact_scores(queries: Vectors, vectors: Stored, numbers: Rows, rows: Rows) -> Scores:
-    """Scores of pairs: query `numbers[i]` with row `rows[i]`, float32 [p]. Queries float32 [q, dim], vectors [n, dim]."""
+def exact_scores(queries: Vectors, wide: Wide, numbers: Rows, rows: Rows) -> Scores:
+    """Scores of pairs: query `numbers[i]` with row `rows[i]`, float32 [p]. Queries float32 [q, dim]."""
     unique, places = np.unique(rows, return_inverse=True)
     if len(rows) < _DENSE * len(unique):
-        return _pairwise(queries, vectors, numbers, rows)
+        return _pairwise(queries, wide, numbers, rows)
     scores = np.empty(len(rows), dtype=np.float32)
     order = np.argsort(places, kind="stable")
     borders = np.searchsorted(places[order], np.arange(0, len(unique) + _BLOCK, _BLOCK))
-    wide = queries.astype(np.float64)
     for block, (start, stop) in enumerate(pairwise(borders)):
         pairs = order[start:stop]
-        scores[pairs] = _by_product(
-            wide, vectors[unique[block * _BLOCK :][:_BLOCK]], numbers[pairs], places[pairs] - block * _BLOCK
-        )
+        terms = wide(unique[block * _BLOCK :][:_BLOCK])
+        scores[pairs] = _by_product(queries, terms, numbers[pairs], places[pairs] - block * _BLOCK)
     return scores
 
 
-def _pairwise(queries: Vectors, vectors: Stored, numbers: Rows, rows: Rows) -> Scores:
+def _pairwise(queries: Vectors, wide: Wide, numbers: Rows, rows: Rows) -> Scores:
     """The definition itself, pair by pair."""
     scores = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), _BLOCK):
         block = slice(start, start + _BLOCK)
-        terms = vectors[rows[block]].astype(np.float64)
+        terms = wide(rows[block])
         terms *= queries[numbers[block]]
         # Not `@`: numpy sums each row by itself, in an order that does not depend on its neighbours.
         scores[block] = terms.sum(axis=1)
@@ -52,19 +51,19 @@ def _pairwise(queries: Vectors, vectors: Stored, numbers: Rows, rows: Rows) -> S
     return scores
 
 
-def _by_product(queries: NDArray[np.float64], vectors: Stored, numbers: Rows, rows: Rows) -> Scores:
+def _by_product(queries: Vectors, vectors: NDArray[np.float64], numbers: Rows, rows: Rows) -> Scores:
     """The same scores from one matrix product, whose last float64 bits vary.
 
     Where both ends of the interval of its error round to one float32, that is the score; the few other pairs are summed.
     """
-    wide = vectors.astype(np.float64)
-    close = (wide @ queries.T)[rows, numbers]
+    others = queries.astype(np.float64)
+    close = (vectors @ others.T)[rows, numbers]
     # Two sums of dim terms, in any order, differ by at most 2 * dim * 2^-53 * |q| * |x|; twice that for what this leaves out.
-    error = np.sqrt((wide * wide).sum(axis=1))[rows] * np.sqrt((queries * queries).sum(axis=1))[numbers]
+    error = np.sqrt((vectors * vectors).sum(axis=1))[rows] * np.sqrt((others * others).sum(axis=1))[numbers]
     error *= 4 * queries.shape[1] * 2.0**-53
     scores: Scores = (close - error).astype(np.float32)
     doubtful = np.flatnonzero(scores != (close + error).astype(np.float32))
-    scores[doubtful] = _pairwise(queries.astype(np.float32), vectors, numbers[doubtful], rows[doubtful])
+    scores[doubtful] = _pairwise(queries, vectors.__getitem__, numbers[doubtful], rows[doubtful])
     scores += np.float32(0)
     return scores
 
@@ -97,6 +96,11 @@ class Best:
         firsts = np.searchsorted(numbers[order], np.arange(len(changed)))
         kept = order[firsts[:, np.newaxis] + np.arange(k)]
         self.scores[changed], self.rows[changed] = scores[kept], rows[kept]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every query has k rows with scores that are numbers. NaN is never among the best, and leaves a gap."""
+        return bool((self.rows != _NO_ROW).all() and np.isfinite(self.scores).all())
 
 
 def merge(parts: Sequence[tuple[Scores, Rows]], k: int) -> tuple[Scores, Rows]:

@@ -2,53 +2,32 @@
 
 A back end's candidate pass finds rough scores of a few more rows than asked for. Their exact scores (`exact_scores`) decide,
 once it is proven, for each query, that no other row can be among the best k: a pass states how far its rough scores can be
-off. A query for which that cannot be proven, as with thousands of equal vectors at the cut, is answered by a scan that scores
-every row within reach. So the result depends on the query and on the vectors alone: not on shards, batch, back end or
-precision of the pass.
+off. Where that cannot be proven the pass looks for more rows; where it still cannot, as with thousands of equal vectors at the
+cut, a scan scores every row within reach. So the result depends on the query and on the vectors alone: not on shards, batch,
+back end or precision of the pass.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.exact_scores import Best, Rows, Scores, Stored, Vectors, exact_scores, longest_row, merge
-from retrieval.passage import BackendError, BuildError, IndexCorruptError, QueryError, VectorError
+from retrieval.candidate_pass import Backend, rounding
+from retrieval.exact_scores import Best, Rows, Scores, Stored, Vectors, exact_scores, longest_row
+from retrieval.passage import BackendError, IndexCorruptError, QueryError, VectorError
+from retrieval.row_table import RowTable
+from retrieval.stats import Histogram
 
 # Queries worked on at once, and elements of a block of scores in a scan: scratch memory stays small whatever is asked.
 _GROUP = 256
 _SCAN_ELEMENTS = 2**19
+_WIDER = 8  # times as many candidates are looked for where the first were too few
 _TINY = float(np.finfo(np.float32).tiny)  # what underflow can cost
-
-
-class Pass(Protocol):
-    """The candidate pass of one shard."""
-
-    extra: int  # candidates beyond k that settle the usual near-ties at the cut
-
-    @property
-    def error(self) -> float:
-        """How far a rough score can be from the exact one, in units of |query| times the longest row of the shard."""
-        ...
-
-    def begin(self, queries: Vectors, count: int) -> Callable[[], tuple[NDArray[np.floating], Rows]]:
-        """Start to look for the `count` roughly best rows of each query; the call that is returned waits for them.
-
-        It gives rough scores [q, c] descending, and rows of the shard int64 [q, c], c <= count; rows left out have rough scores
-        no better than the last.
-        """
-        ...
-
-
-class Backend(Protocol):
-    """What runs candidate passes."""
-
-    def hold(self, vectors: Stored) -> Pass:
-        """Make a pass over a shard, float32 or float16 [n, dim], C order; on a GPU this copies the shard there."""
-        ...
+_CORRUPT = (
+    "the index holds NaN, infinity, or a vector longer than its manifest says; run `medverify index verify` on it to see "
+    "which file is damaged, and rebuild it"
+)
 
 
 def pick_backend(name: str, device: str) -> Backend:
@@ -71,66 +50,13 @@ def pick_backend(name: str, device: str) -> Backend:
     return TorchBackend(device)
 
 
-@dataclass(frozen=True)
-class _Shard:
-    vectors: Stored
-    start: int  # its first row in the index
-    candidates: Pass
-    known_norm: float | None
+class _Near(NamedTuple):
+    """What the passes found for some queries."""
 
-    @cached_property
-    def longest(self) -> float:
-        """Length of the longest row. Reads the shard once, at the first search, unless it was given."""
-        return longest_row(self.vectors) if self.known_norm is None else self.known_norm
-
-    def slack(self, queries: Vectors, unit: float) -> NDArray[np.float64]:
-        """Bound on the error of rough scores, float64 [q]; `unit` as `Pass.error`."""
-        lengths: NDArray[np.float64] = np.sqrt((queries.astype(np.float64) ** 2).sum(axis=1))
-        underflow: NDArray[np.float64] = (1 + lengths + self.longest) * (queries.shape[1] * _TINY)
-        return lengths * (unit * self.longest) + underflow
-
-    def best(self, queries: Vectors, k: int, rough: NDArray[np.floating], rows: Rows) -> tuple[Scores, Rows]:
-        """The exact best k of the shard and their rows in the index, [q, k], from what its pass found."""
-        found, everything = rows.shape[1], rows.shape[1] == len(self.vectors)
-        if found >= k:
-            # The k-th exact score is no lower than the k-th rough one less the slack: a row of the best k is within twice that.
-            reach = rough[:, k - 1] - 2 * self.slack(queries, self.candidates.error)
-            proven = np.full(len(queries), True) if everything else rough[:, -1] < reach
-        else:
-            reach = np.full(len(queries), -np.inf)
-            proven = np.full(len(queries), False)
-        best = Best(len(queries), k)
-        numbers, places = np.nonzero((rough >= reach[:, np.newaxis]) & proven[:, np.newaxis])
-        chosen = rows[numbers, places]
-        best.add(numbers, exact_scores(queries, self.vectors, numbers, chosen), chosen)
-        if not proven.all():
-            rest = np.flatnonzero(~proven)
-            scanned = self._scan(queries[rest], k, reach[rest])
-            best.scores[rest], best.rows[rest] = scanned.scores, scanned.rows
-        return best.scores, best.rows + self.start
-
-    def _scan(self, queries: Vectors, k: int, reach: NDArray[np.float64]) -> Best:
-        """Score every row that can be among the best; `reach` is known to lie below all exact scores of those."""
-        best = Best(len(queries), k)
-        slack = self.slack(queries, rounding(queries.shape[1]))
-        floor = reach - slack
-        size = max(64, min(8192, _SCAN_ELEMENTS // len(queries)))
-        for start in range(0, len(self.vectors), size):
-            block = self.vectors[start : start + size].astype(np.float32, copy=False)
-            within = block @ queries.T >= np.maximum(floor, best.last - slack)
-            rows, numbers = np.nonzero(within)
-            rows += start
-            best.add(numbers, exact_scores(queries, self.vectors, numbers, rows), rows)
-        return best
-
-
-def rounding(dim: int) -> float:
-    """Error of a float32 inner product of `dim` terms, in units of the two lengths.
-
-    Summed in any order it is less than about dim * 2^-24. Tensor cores truncate, which counts twice; the other factor of two
-    covers what the estimate leaves out: second-order terms and the rounding of results to float32.
-    """
-    return 4 * dim * 2.0**-24
+    rough: NDArray[np.floating]  # [q, c]
+    rows: Rows  # [q, c]
+    reach: NDArray[np.float64]  # [q]: rows of the best k have rough scores no lower
+    proven: NDArray[np.bool_]  # [q]: all of the best k are among `rows`
 
 
 class ExactIndex:
@@ -155,25 +81,13 @@ class ExactIndex:
             BuildError: no vectors.
             VectorError: of the wrong type or shape.
             BackendError: the back end or the device is not there, or has too little memory.
+            IndexCorruptError: NaN or infinity was found while rows were copied onto a GPU.
         """
-        if not shards or not all(map(len, shards)):
-            raise BuildError("there are no vectors to index")
-        if norms is not None and len(norms) != len(shards):
-            raise VectorError(f"{len(norms)} norms for {len(shards)} shards")
-        for shard in shards:
-            if shard.ndim != 2 or shard.dtype not in (np.float32, np.float16) or not shard.flags.c_contiguous:
-                raise VectorError(f"expected float32 or float16 [n, dim], found {shard.dtype} {list(shard.shape)}")
-        widths = {shard.shape[1] for shard in shards}
-        if len(widths) > 1:
-            raise VectorError(f"shards have vectors of {sorted(widths)} dimensions; expected one number")
-        self.dim = int(widths.pop())
-        self.rows = sum(map(len, shards))
-        chosen = pick_backend(backend, device) if isinstance(backend, str) else backend
-        self._shards, start = list[_Shard](), 0
-        for number, shard in enumerate(shards):
-            plain: Stored = np.asarray(shard)  # type: ignore[assignment]  # memmap's own class makes every slice slow
-            self._shards.append(_Shard(plain, start, chosen.hold(plain), norms[number] if norms else None))
-            start += len(shard)
+        self._table = RowTable(shards, norms)
+        self.dim, self.rows = self._table.dim, len(self._table)
+        self._passes = (pick_backend(backend, device) if isinstance(backend, str) else backend).hold(self._table)
+        #: Searches for which the first candidates proved too little, and what that cost.
+        self.stages = {"widen": Histogram(), "scan": Histogram()}
 
     def search(self, vectors: Vectors, k: int) -> tuple[Scores, Rows]:
         """Find the `k' = min(k, rows)` best rows for each query.
@@ -189,38 +103,98 @@ class ExactIndex:
         Raises:
             QueryError: k below 1.
             VectorError: wrong shape or type, NaN, infinity, or so large that an inner product could overflow.
-            IndexCorruptError: the index holds NaN or infinity.
+            IndexCorruptError: the search came upon NaN, infinity or a vector longer than `norms` say. What lies out of its
+                way is not noticed: `medverify index verify` reads every byte.
         """
         if k < 1:
             raise QueryError(f"k is {k}; expected at least 1")
         check_queries(vectors, self.dim)
-        self._check_lengths(vectors)
+        if not np.isfinite(self._table.longest):
+            raise IndexCorruptError(_CORRUPT)
+        if len(vectors) and longest_row(vectors) * self._table.longest > float(np.finfo(np.float32).max) / 4:
+            raise VectorError("query vectors are so long that inner products overflow float32")
         k = min(k, self.rows)
         scores = np.empty((len(vectors), k), dtype=np.float32)
         rows = np.empty((len(vectors), k), dtype=np.int64)
         for start in range(0, len(vectors), _GROUP):
             group = slice(start, start + _GROUP)
-            scores[group], rows[group] = self._search(np.ascontiguousarray(vectors[group]), k)
+            best = self._search(np.ascontiguousarray(vectors[group]), k)
+            scores[group], rows[group] = best.scores, best.rows
         return scores, rows
 
-    def _search(self, queries: Vectors, k: int) -> tuple[Scores, Rows]:
-        wanted = [min(k, len(shard.vectors)) for shard in self._shards]
-        running = [
-            shard.candidates.begin(queries, min(count + shard.candidates.extra, len(shard.vectors)))
-            for shard, count in zip(self._shards, wanted, strict=True)
-        ]
-        parts = [
-            shard.best(queries, count, *wait())
-            for shard, count, wait in zip(self._shards, wanted, running, strict=True)
-        ]
-        return merge(parts, k)
+    def _search(self, queries: Vectors, k: int) -> Best:
+        best = Best(len(queries), k)
+        near = self._near(queries, k, 1)
+        self._settle(queries, np.arange(len(queries)), near, best)
+        left = np.flatnonzero(~near.proven)
+        if len(left):
+            with self.stages["widen"].timed():
+                near = self._near(queries[left], k, _WIDER)
+                self._settle(queries, left, near, best)
+            left, reach = left[~near.proven], near.reach[~near.proven]
+        if len(left):
+            with self.stages["scan"].timed():
+                scanned = self._scan(queries[left], k, reach)
+            best.scores[left], best.rows[left] = scanned.scores, scanned.rows
+        # Scores are inner products: none is greater than the two lengths allow, if the vectors are what they were.
+        limit = _lengths(queries) * self._table.longest * (1 + 1e-6) + queries.shape[1] * _TINY
+        if not best.whole or (np.abs(best.scores[:, 0]) > limit).any():
+            raise IndexCorruptError(_CORRUPT)
+        return best
 
-    def _check_lengths(self, vectors: Vectors) -> None:
-        norms = [shard.longest for shard in self._shards]
-        if not np.isfinite(norms).all():
-            raise IndexCorruptError("the index holds NaN or infinity; rebuild it")
-        if len(vectors) and longest_row(vectors) * max(norms) > float(np.finfo(np.float32).max) / 4:
-            raise VectorError("query vectors are so long that inner products overflow float32")
+    def _near(self, queries: Vectors, k: int, times: int) -> _Near:
+        """Look for candidates in all passes, and for the proof that they are enough."""
+        running = [each.begin(queries, min((k + each.extra) * times, each.rows)) for each in self._passes]
+        parts = [wait() for wait in running]
+        rough = np.concatenate([scores for scores, _ in parts], axis=1)
+        rows = np.concatenate([rows for _, rows in parts], axis=1)
+        if not np.isfinite(rough).all():
+            raise IndexCorruptError(_CORRUPT)
+        # No row that was left out has a better rough score.
+        cuts = [
+            scores[:, -1] for (scores, _), each in zip(parts, self._passes, strict=True) if scores.shape[1] < each.rows
+        ]
+        cut = np.max(cuts, axis=0) if cuts else np.full(len(queries), -np.inf)
+        reach = np.full(len(queries), -np.inf)
+        if rough.shape[1] >= k:
+            # The k-th exact score is no lower than the k-th rough one less the slack: a row of the best k is within twice that.
+            last = rough[:, k - 1] if len(parts) == 1 else -np.partition(-rough, k - 1, axis=1)[:, k - 1]
+            reach = last - 2 * self._slack(queries, max(each.error for each in self._passes))
+        return _Near(rough, rows, reach, cut < reach)
+
+    def _settle(self, queries: Vectors, asked: Rows, near: _Near, best: Best) -> None:
+        """Score the candidates of the queries `asked` that are proven to have all they need."""
+        numbers, places = np.nonzero((near.rough >= near.reach[:, np.newaxis]) & near.proven[:, np.newaxis])
+        rows, numbers = near.rows[numbers, places], asked[numbers]
+        best.add(numbers, exact_scores(queries, self._table.wide, numbers, rows), rows)
+
+    def _scan(self, queries: Vectors, k: int, reach: NDArray[np.float64]) -> Best:
+        """Score every row that can be among the best; `reach` is known to lie below all exact scores of those."""
+        best, start = Best(len(queries), k), 0
+        slack = self._slack(queries, rounding(queries.shape[1]))
+        floor = reach - slack
+        size = max(64, min(8192, _SCAN_ELEMENTS // len(queries)))
+        for number, span in self._table.spans(0, self.rows, size):
+            block = self._table.shards[number][span].astype(np.float32, copy=False)
+            rough = block @ queries.T
+            if not np.isfinite(rough).all():
+                raise IndexCorruptError(_CORRUPT)
+            rows, numbers = np.nonzero(rough >= np.maximum(floor, best.last - slack))
+            rows += start
+            best.add(numbers, exact_scores(queries, self._table.wide, numbers, rows), rows)
+            start += len(block)
+        return best
+
+    def _slack(self, queries: Vectors, unit: float) -> NDArray[np.float64]:
+        """Bound on the error of rough scores, float64 [q]; `unit` as `Pass.error`."""
+        lengths, longest = _lengths(queries), self._table.longest
+        slack: NDArray[np.float64] = lengths * (unit * longest) + (1 + lengths + longest) * (queries.shape[1] * _TINY)
+        return slack
+
+
+def _lengths(queries: Vectors) -> NDArray[np.float64]:
+    lengths: NDArray[np.float64] = np.sqrt((queries.astype(np.float64) ** 2).sum(axis=1))
+    return lengths
 
 
 def check_queries(vectors: Vectors, dim: int) -> None:

@@ -63,20 +63,33 @@ class LocalRetriever:
         cross_encoder: CrossEncoder | None = None,
         *,
         vectors: str = EXACT,
+        backend: str = "auto",
+        device: str = "auto",
         verify: bool = False,
         **limits: int,
     ) -> Self:
         """Open an index with the encoder that built it, and encode one query to see that it works. Blocks for seconds.
 
         Sizes of files are always checked; their SHA-256 if `verify`, or if the index is under 64 MB.
-        `vectors` names a compressed copy to be searched instead; `limits` are those of the constructor.
+        `vectors` names a compressed copy to be searched instead; `limits` are those of the constructor;
+        `backend` and `device` say what searches exact vectors, and where, as for `ExactIndex`.
 
         Raises:
             IndexMismatchError: the encoder is not the one that built the index, or the profile needs a part that it has not.
             IndexCorruptError: a file is missing or damaged.
             EncoderError: a model cannot be loaded or used.
+            BackendError: the back end or the device is not there, or has too little memory.
         """
-        ranker, texts = open_index(folder, encoder, profile, cross_encoder, vectors=vectors, verify=verify)
+        ranker, texts = open_index(
+            folder,
+            encoder,
+            profile,
+            cross_encoder,
+            vectors=vectors,
+            backend=backend,
+            device=device,
+            verify=verify,
+        )
         return cls(ranker, texts, **limits)
 
     @property
@@ -213,6 +226,8 @@ def open_index(
     cross_encoder: CrossEncoder | None = None,
     *,
     vectors: str = EXACT,
+    backend: str = "auto",
+    device: str = "auto",
     verify: bool = False,
 ) -> tuple[Ranker, TextStore]:
     """The ranker and the passages of an index folder; raises as `LocalRetriever.open`."""
@@ -224,7 +239,16 @@ def open_index(
         if len(texts) != manifest.rows:
             raise IndexCorruptError(f"{folder}: {len(texts)} passages and {manifest.rows} rows; rebuild the index")
         ranker = open_ranker(
-            profile, folder, manifest, encoder, texts, cross_encoder=cross_encoder, vectors=vectors, verify=verify
+            profile,
+            folder,
+            manifest,
+            encoder,
+            texts,
+            cross_encoder=cross_encoder,
+            vectors=vectors,
+            backend=backend,
+            device=device,
+            verify=verify,
         )
         if not isinstance(ranker, DenseRanker):  # which was tried when it was opened
             ranker.rank(["fever"], 1)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from retrieval.encoder import Encoder, Vectors
 from retrieval.passage import IndexMismatchError, QueryError, UnavailableError
-from retrieval.stats import Histogram
+from retrieval.stats import Histogram, Staged
 
 
 class Ranking(NamedTuple):
@@ -102,6 +102,8 @@ class DenseRanker:
             raise IndexMismatchError(f"encoder.dim: the index has {index.dim}, given was {encoder.spec.dim}")
         self.digest = digest
         self.stages = {"encode": Histogram(), "search": Histogram()}
+        if isinstance(index, Staged):
+            self.stages |= index.stages
         self._encoder = encoder
         self._index = index
         self._depth = depth

@@ -63,7 +63,7 @@ class EngineStats:
 
 @runtime_checkable
 class Staged(Protocol):
-    """A ranker that says where its time goes."""
+    """A ranker or an index that says where its time goes."""
 
     @property
     def stages(self) -> Mapping[str, Histogram]: ...

@@ -76,7 +76,15 @@ def evaluate(
             for profile in wanted:
                 status.update(f"measuring {profile}")
                 ranker = open_ranker(
-                    profile, folder, manifest, model, texts, cross_encoder=cross_encoder, vectors=vectors
+                    profile,
+                    folder,
+                    manifest,
+                    model,
+                    texts,
+                    cross_encoder=cross_encoder,
+                    vectors=vectors,
+                    backend=settings.retrieval.search_backend,
+                    device=settings.retrieval.vectors_device,
                 )
                 reports.append(measure(ranker, data, texts))
     if as_json:

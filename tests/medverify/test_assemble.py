@@ -1,14 +1,16 @@
 """Names become models and indexes."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from configs.load import load_settings
 from medverify.assemble import load_encoder, load_judge, load_retriever
+from retrieval import manifest as manifests
 from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.manifest import Manifest
-from retrieval.passage import EncoderError, IndexMismatchError
+from retrieval.passage import BackendError, EncoderError, IndexCorruptError, IndexMismatchError
 from verifier.engines.base import EngineError
 
 pytest.importorskip("torch")
@@ -52,3 +54,28 @@ def test_an_index_of_another_corpus_is_no_starter_index(repository: Path, tmp_pa
     elsewhere = settings(tmp_path, f"retrieval.index={tmp_path / 'indexes' / 'starter'}", "retrieval.recipe=medcpt")
     with pytest.raises((IndexMismatchError, EncoderError)):
         load_retriever(elsewhere)
+
+
+def test_settings_say_what_searches_where_and_whether_every_byte_is_checked(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_retriever(settings(tmp_path, "retrieval.search_backend=faiss", "retrieval.search_device=cpu"))
+    for setting in ("search_device=cuda:99", "search_device=nonsense"):
+        with pytest.raises(BackendError, match="device"):
+            load_retriever(settings(tmp_path, f"retrieval.{setting}"))
+    monkeypatch.setattr(manifests, "ALWAYS_VERIFIED_BYTES", 0)  # as if the index were large
+    mine = shutil.copytree(tmp_path / "indexes" / "starter", tmp_path / "mine")
+    path = mine / "vectors" / "00000.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    load_retriever(settings(tmp_path, f"retrieval.index={mine}"))
+    with pytest.raises(IndexCorruptError, match="its contents do not match"):
+        load_retriever(settings(tmp_path, f"retrieval.index={mine}", "retrieval.verify=true"))
+
+
+def test_exact_vectors_are_where_the_encoder_is_unless_they_are_told_otherwise(tmp_path: Path) -> None:
+    assert settings(tmp_path).retrieval.vectors_device == "auto"
+    assert settings(tmp_path, "retrieval.device=cpu").retrieval.vectors_device == "cpu"
+    apart = settings(tmp_path, "retrieval.device=cpu", "retrieval.search_device=cuda")
+    assert apart.retrieval.vectors_device == "cuda"

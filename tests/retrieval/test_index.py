@@ -11,28 +11,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from retrieval.candidate_pass import Backend, Pass, borders
 from retrieval.exact_scores import Stored, Vectors, longest_row, merge
 from retrieval.faiss_pass import FaissBackend
-from retrieval.index import Backend, ExactIndex, Pass
+from retrieval.index import ExactIndex
 from retrieval.passage import BackendError, BuildError, FaissInstallError, IndexCorruptError, QueryError, VectorError
+from retrieval.row_table import RowTable
 from retrieval.torch_pass import HalfPass, TorchBackend
 
 
 class HalfBackend:
-    """What a GPU does, on the CPU."""
+    """What GPUs do, on the CPU."""
 
-    def hold(self, vectors: Stored) -> Pass:
-        owner = ThreadPoolExecutor(1)
-        return owner.submit(HalfPass, torch.from_numpy(vectors), torch.device("cpu"), owner).result()
+    def __init__(self, devices: int) -> None:
+        self._owners = [ThreadPoolExecutor(1) for _ in range(devices)]
+
+    def hold(self, table: RowTable) -> Sequence[Pass]:
+        parts = zip(borders(len(table), len(self._owners)), self._owners, strict=False)
+        return [HalfPass(table, part, torch.device("cpu"), owner) for part, owner in parts]
+
+
+class CudaBackend:
+    """Real GPUs, looked for when they are needed."""
+
+    def hold(self, table: RowTable) -> Sequence[Pass]:
+        return TorchBackend("cuda").hold(table)
 
 
 BACKENDS: dict[str, Backend] = {
     "faiss": FaissBackend("cpu"),
     "float32": TorchBackend("cpu", torch.float32),
     "bfloat16": TorchBackend("cpu", torch.bfloat16),
-    "float16": HalfBackend(),
+    "float16": HalfBackend(1),
+    "float16 on 3 devices": HalfBackend(3),
 }
-every_backend = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+every_backend = pytest.mark.parametrize(
+    "backend", [*BACKENDS.values(), pytest.param(CudaBackend(), marks=on_gpu)], ids=[*BACKENDS, "cuda"]
+)
 
 SMALL = st.integers(-2, 2).map(float)  # few values: many equal vectors and many equal scores
 WIDE = st.floats(-1e4, 1e4, width=16)
@@ -82,7 +98,7 @@ def test_neither_shards_nor_batch_change_a_bit(backend: Backend, dtype: type) ->
     whole = ExactIndex([stored], backend)
     assert_exact(whole, stored, queries, 10)
     scores, rows = whole.search(queries, 10)
-    for index in (ExactIndex(cut(stored, borders), backend) for borders in ([2999], [1, 77, 5000])):
+    for index in (ExactIndex(cut(stored, places), backend) for places in ([2999], [1, 77, 5000], range(0, 6000, 61))):
         for size in (1, 7, 64):
             for start in range(0, 64, size):
                 part_scores, part_rows = index.search(queries[start : start + size], 10)
@@ -213,8 +229,60 @@ def test_what_cannot_be_indexed() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_index_that_is_not_finite(bad: float) -> None:
     vectors = np.array([[1, bad]], dtype=np.float32)
-    with pytest.raises(IndexCorruptError, match="NaN or infinity"):
+    with pytest.raises(IndexCorruptError, match="NaN, infinity"):
         ExactIndex([vectors]).search(np.ones((1, 2), dtype=np.float32), 1)
+
+
+def damaged(rows: int, change: float) -> tuple[list[Stored], Vectors, list[float]]:
+    """Shards of unit vectors, one of which was damaged after its length was noted, queries and norms."""
+    vectors = np.random.default_rng(5).standard_normal((rows, 16), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    queries = np.abs(vectors[:4]) + np.float32(0.1)
+    queries[:, 3] = 2
+    vectors[rows // 2, 3] = change
+    shards = cut(vectors, [rows // 4, rows - 1])
+    return shards, queries, [1.0] * len(shards)
+
+
+@every_backend
+@pytest.mark.parametrize("change", [np.nan, np.inf, 1e30, 3.0])
+def test_vectors_damaged_after_they_were_written_are_no_answer(backend: Backend, change: float) -> None:
+    """The norms are the manifest's: they do not show the damage. Every row is within the candidates' number."""
+    shards, queries, norms = damaged(8, change)
+    with pytest.raises(IndexCorruptError, match="rebuild"):
+        ExactIndex(shards, backend, norms=norms).search(queries, 3)
+
+
+@pytest.mark.parametrize("backend", [each for name, each in BACKENDS.items() if name != "faiss"])
+@pytest.mark.parametrize("change", [np.nan, np.inf, 1e30])
+def test_damage_among_many_rows_is_no_answer(backend: Backend, change: float) -> None:
+    shards, queries, norms = damaged(9000, change)
+    with pytest.raises(IndexCorruptError, match="rebuild"):
+        ExactIndex(shards, backend, norms=norms).search(queries, 3)
+
+
+def test_faiss_passes_over_nan_and_loses_no_other_row() -> None:
+    shards, queries, norms = damaged(9000, np.nan)
+    vectors = np.concatenate(shards)
+    vectors[4500] = -queries.mean(axis=0)  # never among the best
+    scores, rows = ExactIndex(shards, FaissBackend("cpu"), norms=norms).search(queries, 3)
+    expected_scores, expected_rows = reference(vectors, queries, 3)
+    np.testing.assert_array_equal(rows, expected_rows)
+    np.testing.assert_array_equal(scores, expected_scores)
+
+
+@every_backend
+def test_near_ties_beyond_the_candidates_are_settled_by_more_of_them_and_counted(backend: Backend) -> None:
+    generator = np.random.default_rng(6)
+    vectors = generator.standard_normal((4000, 24), dtype=np.float32)
+    vectors[:200] = vectors[0]
+    index = ExactIndex(cut(vectors, [50, 3000]), backend)
+    assert_exact(index, vectors, 9 * vectors[:2], 5)
+    assert (index.stages["widen"].count, index.stages["scan"].count) == (1, 0)
+    vectors[:3000] = vectors[0]
+    index = ExactIndex(cut(vectors, [50, 3000]), backend)
+    assert_exact(index, vectors, 9 * vectors[:2], 5)
+    assert (index.stages["widen"].count, index.stages["scan"].count) == (1, 1)
 
 
 @pytest.mark.parametrize("backend", ["torch", "faiss"])

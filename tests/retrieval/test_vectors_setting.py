@@ -89,3 +89,9 @@ def test_opening_an_index_does_not_read_its_vectors(tmp_path: Path) -> None:
         [found_rows] = ranker.rank(["fever"], 1)
         assert found_rows.rows.tolist() == [0]
         assert _resident(path) > path.stat().st_size // 2
+
+
+def test_searches_that_needed_more_candidates_are_counted(folder: Path) -> None:
+    retriever = LocalRetriever.open(folder, FakeEncoder())
+    asyncio.run(retriever.aclose())
+    assert {"widen", "scan"} <= retriever.stats.stages.keys()
