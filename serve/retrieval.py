@@ -99,7 +99,8 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
                 request, retriever.search_many(queries, k, deadline_s=deadline_s)
             )
         except PartialAnswerError as error:
-            if not (settings.allow_partial if asked.partial is None else asked.partial):
+            allowed = settings.allow_partial if asked.partial is None else asked.partial
+            if not allowed or not all(error.hits):  # nothing at all is no part of an answer: the index is gone
                 raise
             found, missing = error.hits, error.missing
         return Response(render(found, asked.return_scores, missing), media_type=_JSON)

@@ -92,6 +92,25 @@ def test_the_service_may_allow_it_for_all(ranker: LossyRanker) -> None:
         assert client.get("/ready").status_code == 503
 
 
+@pytest.mark.parametrize("queries", [["warfarin"], ["heparin", "warfarin"]])
+def test_nothing_is_no_partial_answer(queries: list[str]) -> None:
+    class Lost(WordRanker):
+        """A search of a cluster whose shards are all gone."""
+
+        def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
+            if queries == ["heparin"]:
+                return super().rank(queries, k)
+            none = np.empty((len(queries), 0))
+            raise MissingRowsError("rows 0 to 4: gone", [(0, 5)], none.astype(np.float32), none.astype(np.int64))
+
+    with TestClient(search_app(Lost(), allow_partial=True)) as client:
+        assert client.post("/retrieve", json={"query": "heparin"}).status_code == 200  # and is remembered
+        response = client.post("/retrieve", json={"queries": queries, "partial": True})
+        assert response.status_code == 503
+        assert response.json()["missing_rows"] == [[0, 5]]
+        assert "result" not in response.json()
+
+
 async def test_the_client_never_takes_a_partial_answer_for_a_whole_one(ranker: LossyRanker) -> None:
     async with listening(search_app(ranker, allow_partial=True)) as url:
         remote = await asyncio.to_thread(RemoteRetriever.connect, url, retries=0)
