@@ -7,6 +7,8 @@ what a judge was shown must be what its id says.
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from math import isfinite
 from time import monotonic
 from typing import Any, NoReturn, Self
 
@@ -61,11 +63,13 @@ class RemoteRetriever:
         try:
             reply = httpx2.get(address, timeout=timeout_s)
             digest = reply.raise_for_status().json()["digest"]
+            if not isinstance(digest, str):
+                raise TypeError(f"digest is {digest!r}")
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
             raise UnavailableError(
                 f"{address} does not tell which index it holds ({error!r}); start one with `medverify retrieve serve`"
             ) from error
-        return cls(url, str(digest), timeout_s=timeout_s, retries=retries)
+        return cls(url, digest, timeout_s=timeout_s, retries=retries)
 
     @property
     def digest(self) -> str:
@@ -98,7 +102,7 @@ class RemoteRetriever:
                 reply = await self._ask(list(queries), k, allowed_s)
         except TimeoutError as error:
             raise DeadlineError(f"{self._url}: no answer within {allowed_s:g} s") from error
-        return self._read(reply, len(queries))
+        return self._read(reply, len(queries), k)
 
     async def aclose(self) -> None:
         """Close the connections. May be called more than once."""
@@ -143,10 +147,15 @@ class RemoteRetriever:
             return OverloadedError(message, _retry_after(reply.headers))
         return UnavailableError(message) if reply.status_code in (502, 504) else RetrievalError(message)
 
-    def _read(self, reply: httpx2.Response, count: int) -> list[list[Hit]]:
+    def _read(self, reply: httpx2.Response, count: int, k: int) -> list[list[Hit]]:
         if reply.status_code != 200:
             self._refuse(reply)
-        found = reply.headers.get("X-Index-Digest", self._digest)
+        found = reply.headers.get("X-Index-Digest")
+        if found is None:
+            raise IndexMismatchError(
+                f"{self._url}: the answer does not say which index gave it (no header X-Index-Digest); let proxies pass "
+                "that header on"
+            )
         if found != self._digest:
             raise IndexMismatchError(
                 f"{self._url}: the index was {self._digest} and is {found} now; restart what uses it, so that its "
@@ -165,6 +174,11 @@ class RemoteRetriever:
             raise RetrievalError(
                 f"{self._url}: {count} queries were answered with {len(hits)} lists, {sum(not h for h in hits)} of them empty"
             )
+        if (most := max(map(len, hits), default=0)) > k:
+            raise RetrievalError(f"{self._url}: {k} passages were asked for and {most} came")
+        scores = [[hit.score for hit in found] for found in hits]
+        if not all(map(isfinite, chain(*scores))) or any(marks != sorted(marks, reverse=True) for marks in scores):
+            raise RetrievalError(f"{self._url}: the passages are not ordered by their scores")
         return hits
 
     def _refuse(self, reply: httpx2.Response) -> NoReturn:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.testclient import TestClient
 from search_fakes import WordRanker, retriever_of, search_app
 from serve_fakes import listening
@@ -121,7 +121,8 @@ async def test_the_client_never_takes_a_partial_answer_for_a_whole_one(ranker: L
     app = FastAPI()  # a server that marks its answer without being allowed to give one
 
     @app.post("/retrieve")
-    async def retrieve() -> dict[str, Any]:
+    async def retrieve(response: Response) -> dict[str, Any]:
+        response.headers["X-Index-Digest"] = "d" * 64
         hit = {"document": {"id": "p2", "text": "t"}, "score": 1.0}
         return {"result": [[hit]], "partial": True, "missing_rows": [[0, 2]]}
 

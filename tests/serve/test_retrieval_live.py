@@ -1,6 +1,7 @@
 """The retrieval server and its client over real sockets."""
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -218,9 +219,17 @@ def stand_in(*replies: Response) -> FastAPI:
     return app
 
 
-def good(digest: str = DIGEST) -> Response:
-    body = b'{"result": [[{"document": {"id": "a", "text": "b"}, "score": 1.5}]]}'
+def answer(body: bytes, digest: str = DIGEST) -> Response:
     return Response(body, headers={"X-Index-Digest": digest})
+
+
+def hits(*scores: float) -> bytes:
+    found = [{"document": {"id": f"{place}", "text": "b"}, "score": score} for place, score in enumerate(scores)]
+    return json.dumps({"result": [found]}).encode()
+
+
+def good(digest: str = DIGEST) -> Response:
+    return answer(b'{"result": [[{"document": {"id": "a", "text": "b"}, "score": 1.5}]]}', digest)
 
 
 async def test_the_client_comes_back_when_it_was_asked_to() -> None:
@@ -246,12 +255,16 @@ async def test_a_server_that_stays_busy() -> None:
     [
         (Response(status_code=404), "HTTP 404"),
         (Response(status_code=429), "HTTP 429"),
-        (Response(b"hello"), "cannot be read"),
-        (Response(b'{"result": 3}'), "cannot be read"),
-        (Response(b'{"result": [[{"document": {"id": "a"}, "score": 1}]]}'), "cannot be read"),
-        (Response(b'{"result": [[{"document": {"id": "a", "text": "b"}, "score": null}]]}'), "cannot be read"),
-        (Response(b'{"result": []}'), "1 queries were answered with 0 lists"),
-        (Response(b'{"result": [[]]}'), "1 of them empty"),
+        (answer(b"hello"), "cannot be read"),
+        (answer(b'{"result": 3}'), "cannot be read"),
+        (answer(b'{"result": [[{"document": {"id": "a"}, "score": 1}]]}'), "cannot be read"),
+        (answer(b'{"result": [[{"document": {"id": "a", "text": "b"}, "score": null}]]}'), "cannot be read"),
+        (answer(b'{"result": []}'), "1 queries were answered with 0 lists"),
+        (answer(b'{"result": [[]]}'), "1 of them empty"),
+        (answer(hits(4, 3, 2, 1)), "3 passages were asked for and 4 came"),
+        (answer(hits(1, 2)), "not ordered by their scores"),
+        (answer(hits(float("nan"), 1)), "not ordered by their scores"),
+        (Response(hits(2, 1)), "does not say which index gave it"),
     ],
 )
 async def test_answers_that_are_none(reply: Response, complaint: str) -> None:
