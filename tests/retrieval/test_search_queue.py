@@ -9,6 +9,8 @@ from retrieval_fakes import FakeEncoder
 
 from retrieval.local import LocalRetriever
 from retrieval.passage import DeadlineError, Hit, OverloadedError, RetrievalError, UnavailableError
+from retrieval.search_queue import Ask, SearchQueue
+from retrieval.stats import EngineStats
 
 
 @pytest.fixture
@@ -156,3 +158,44 @@ async def test_stages_and_batches_are_counted(retriever: LocalRetriever) -> None
     assert (stats.batch_size.count, stats.batch_size.sum) == (2, 4)
     assert stats.batch_size.cumulative()[:3] == [(1, 1), (2, 1), (4, 2)]
     assert stats.batch_size.cumulative()[-1] == (float("inf"), 2)
+
+
+class Panic(BaseException):
+    """As what a tokenizer written in Rust panics with: no Exception."""
+
+
+async def test_a_panic_belongs_to_the_query_that_caused_it_and_the_next_are_answered() -> None:
+    def work(asks: list[Ask]) -> list[int]:
+        if ("panic", 1) in asks:
+            raise Panic("index out of bounds")
+        return [len(query) for query, _ in asks]
+
+    queue = SearchQueue[int](work, max_waiting=9, max_batch=9, stats=EngineStats())
+    results = await asyncio.gather(queue.ask(["ab"], 1), queue.ask(["panic"], 1), return_exceptions=True)
+    assert results[0] == [2]
+    assert isinstance(results[1], RetrievalError)
+    assert isinstance(results[1].__cause__, Panic)
+    assert await queue.ask(["abc"], 1) == [3]
+    queue.close()
+
+
+async def test_answers_that_are_too_few_are_an_error() -> None:
+    queue = SearchQueue[int](lambda _: [], max_waiting=9, max_batch=9, stats=EngineStats())
+    with pytest.raises(RetrievalError, match="1 searches were answered with 0 results"):
+        await queue.ask(["a"], 1)
+    queue.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_nobody_waits_for_a_thread_that_has_died() -> None:
+    """A fault of the queue's own, which no search can be blamed for."""
+    stats = EngineStats()
+    del stats.stages["queue"]
+    queue = SearchQueue[int](lambda asks: [0] * len(asks), max_waiting=9, max_batch=1, stats=stats)
+    results = await asyncio.gather(queue.ask(["a"], 1), queue.ask(["b"], 1), return_exceptions=True)
+    for result in results:
+        assert isinstance(result, UnavailableError)
+        assert "the search thread has died" in str(result)
+    with pytest.raises(UnavailableError, match="the search thread has died"):
+        await queue.ask(["c"], 1)
+    queue.close()
