@@ -55,7 +55,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, info: RetrievalInfo) -> FastAPI:
     """Build the service around an opened index, which it closes when it stops."""
     metrics = RetrievalMetrics(retriever)
-    known = KnownRows(retriever)
+    known = KnownRows(retriever, deadline_s=settings.deadline_s)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
