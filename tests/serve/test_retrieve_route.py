@@ -1,7 +1,7 @@
 """`/retrieve` and `/get_observation` as the clients of trainers call them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +9,9 @@ from fastapi.testclient import TestClient
 from search_fakes import DIGEST, PASSAGES, WordRanker, retriever_of, search_app
 
 from retrieval.passage import DeadlineError, Hit, OverloadedError, RetrievalError, UnavailableError
+from retrieval.ranker import Ranking
 from serve.known_rows import KnownRows
+from serve.tool import NOTHING_FOUND
 
 PROBLEM = "application/problem+json"
 
@@ -173,6 +175,21 @@ def test_actions_that_end_and_actions_that_cannot_be_run(client: TestClient) -> 
     reasons = [answer["observations"][n]["invalid_reason"] for n in (1, 2, 3)]
     assert ["no complete <search>" in reasons[0], "no complete" in reasons[1], "empty" in reasons[2]] == [True] * 3
     assert observe(client, "<search>warfarin</search>", finish=[True])["dones"] == [True]
+
+
+def test_a_search_that_finds_nothing_is_no_observation() -> None:
+    class Lexical(WordRanker):
+        """Leaves out what shares no word, as bm25 does."""
+
+        def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
+            found = super().rank(queries, k)
+            return [Ranking(r.rows[r.scores > 0], r.scores[r.scores > 0]) for r in found]
+
+    with TestClient(search_app(Lexical())) as client:
+        answer = observe(client, "<search>warfarin</search>", "<search>zebra</search>")
+        assert answer["valids"] == [True, False]
+        assert answer["observations"][1] == {"obs": "", "invalid_reason": NOTHING_FOUND}
+        assert result(client, {"queries": ["zebra"]}) == [[]]
 
 
 def test_an_outage_is_not_an_observation(client: TestClient) -> None:
