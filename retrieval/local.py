@@ -43,7 +43,8 @@ class LocalRetriever:
         """Args:
         ranker: owned from now on; used by the worker thread only.
         texts: the passages that the ranker's rows stand for; closed with the retriever.
-        cached_hits: passages that remembered answers may hold together; 0 switches the cache off.
+        cached_hits: passages that remembered answers may hold together, their queries counted as passages too; 0 switches the
+            cache off.
         """
         self._ranker = ranker
         self._texts = texts
@@ -184,10 +185,10 @@ class _Found(NamedTuple):
 
 
 class _Cache:
-    """The answers used last, up to a number of hits over all of them."""
+    """The answers used last, up to a number of hits over all of them. An answer costs at least one, so that all are bounded."""
 
     def __init__(self, max_hits: int) -> None:
-        self._room = max_hits
+        self._limit = self._room = max_hits
         self._answers = OrderedDict[_Key, tuple[Hit, ...]]()
         self._lock = threading.Lock()
 
@@ -198,12 +199,24 @@ class _Cache:
             return self._answers.get(key)
 
     def put(self, key: _Key, hits: tuple[Hit, ...]) -> None:
+        cost = _cost(key, hits)
+        if cost > self._limit:
+            return
         with self._lock:
-            self._room += len(self._answers.pop(key, ()))
+            if key in self._answers:
+                self._room += _cost(key, self._answers.pop(key))
             self._answers[key] = hits
-            self._room -= len(hits)
+            self._room -= cost
             while self._room < 0:
-                self._room += len(self._answers.popitem(last=False)[1])
+                self._room += _cost(*self._answers.popitem(last=False))
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+
+def _cost(key: _Key, hits: Sequence[Hit]) -> int:
+    """In passages: the hits, and one for each thousand characters of the query that was begun."""
+    return len(hits) + 1 + len(key[2]) // 1000
 
 
 def open_index(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from retrieval_fakes import FakeEncoder
 
-from retrieval.local import LocalRetriever
+from retrieval.local import LocalRetriever, _Cache
 from retrieval.passage import DeadlineError, Hit, OverloadedError, RetrievalError, UnavailableError
 from retrieval.search_queue import Ask, SearchQueue
 from retrieval.stats import EngineStats
@@ -15,7 +15,7 @@ from retrieval.stats import EngineStats
 
 @pytest.fixture
 def retriever(built: Path, encoder: FakeEncoder) -> Iterator[LocalRetriever]:
-    opened = LocalRetriever.open(built, encoder, max_waiting=4, max_batch=3, cached_hits=9)
+    opened = LocalRetriever.open(built, encoder, max_waiting=4, max_batch=3, cached_hits=12)
     encoder.batches.clear()
     encoder.busy.clear()
     yield opened
@@ -101,7 +101,7 @@ async def test_answers_are_remembered_by_query_and_k(retriever: LocalRetriever, 
 
 
 async def test_the_cache_holds_so_many_passages(retriever: LocalRetriever, encoder: FakeEncoder) -> None:
-    for number in range(4):  # 3 passages each, 9 fit
+    for number in range(4):  # 3 passages each, and one for the query: 12 fit
         await retriever.search(f"drug {number}", 3)
     encoder.batches.clear()
     await retriever.search_many([f"drug {number}" for number in (3, 2, 1)], 3)
@@ -113,6 +113,21 @@ async def test_the_cache_holds_so_many_passages(retriever: LocalRetriever, encod
     encoder.batches.clear()
     await retriever.search("drug", 100)
     assert encoder.batches == [["drug"]]
+
+
+def test_the_cache_is_bounded_whatever_the_answers_are() -> None:
+    """Answers without a hit, and long queries, take room as well."""
+    cache = _Cache(100)
+    for number in range(1000):
+        cache.put(("d", "p", str(number), 3), ())
+    assert len(cache) == 100
+    for number in range(1000):
+        cache.put(("d", "p", str(number) + "x" * 9_900, 3), ())
+    assert len(cache) == 10
+    off = _Cache(0)
+    off.put(("d", "p", "q", 3), ())
+    assert len(off) == 0
+    assert off.get(("d", "p", "q", 3)) is None
 
 
 async def test_a_cache_that_is_switched_off(built: Path, encoder: FakeEncoder) -> None:
