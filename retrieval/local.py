@@ -151,23 +151,26 @@ class LocalRetriever:
 
     def _find(self, asks: list[Ask]) -> list["_Found"]:
         """Rank and read the texts, for the largest k that is asked for. The worker thread."""
-        queries = list(dict.fromkeys(query for query, _ in asks))
+        longest = dict[str, int]()  # the largest k of each query
+        for query, k in asks:
+            longest[query] = max(k, longest.get(query, 0))
+        queries = list(longest)
         missing, why = tuple[tuple[int, int], ...](), ""
         try:
             with self.stats.stages["rank"].timed():
-                rankings = self._ranker.rank(queries, max(k for _, k in asks))
+                rankings = self._ranker.rank(queries, max(longest.values()))
         except MissingRowsError as error:  # not raised here: it is not a query's fault, so trying them apart is no use
             rankings, missing, why = error.rankings, error.missing, str(error)
         with self.stats.stages["read"].timed():
-            hits = {query: self._hits(ranking) for query, ranking in zip(queries, rankings, strict=True)}
+            hits = {q: self._hits(ranking, longest[q]) for q, ranking in zip(queries, rankings, strict=True)}
         answers = [_Found(hits[query][:k], missing, why) for query, k in asks]
         for ask, answer in zip(asks, answers, strict=True):
             if not answer.missing:
                 self._cache.put(self._key(*ask), answer.hits)
         return answers
 
-    def _hits(self, ranking: Ranking) -> tuple[Hit, ...]:
-        pairs = zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)
+    def _hits(self, ranking: Ranking, k: int) -> tuple[Hit, ...]:
+        pairs = zip(ranking.rows[:k].tolist(), ranking.scores[:k].tolist(), strict=True)
         return tuple(
             Hit(passage=self._passage(row), score=score, rank=n) for n, (row, score) in enumerate(pairs, start=1)
         )

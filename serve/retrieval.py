@@ -175,6 +175,11 @@ def _check_size(queries: int, k: int, settings: RetrieveSettings) -> None:
         detail = f"topk is {k}; at most {settings.max_topk} are given"
         fault = {"field": "topk", "expected": f"at most {settings.max_topk}"}
         raise ServiceError(422, "invalid-request", "The request does not fit the schema", detail, errors=[fault])
+    if queries * k > settings.max_passages:
+        detail = (
+            f"{queries} queries with {k} passages each; at most {settings.max_passages} passages fit into one answer"
+        )
+        raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
 
 
 def _problem(error: RetrievalError) -> Response:

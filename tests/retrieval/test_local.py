@@ -104,6 +104,22 @@ async def test_what_arrives_during_a_batch_is_the_next_batch(retriever: LocalRet
     ]  # the twins are not encoded again
 
 
+async def test_texts_are_read_only_as_far_as_somebody_asked(
+    retriever: LocalRetriever, encoder: FakeEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await hold(encoder, retriever)
+    read = list[int]()
+    passage = retriever._passage
+    monkeypatch.setattr(retriever, "_passage", lambda row: (read.append(row), passage(row))[1])
+    asked = [("drug 1", 2), ("drug 2", 40), ("drug 1", 3)]
+    tasks = [asyncio.create_task(retriever.search(query, k)) for query, k in asked]
+    await asyncio.sleep(0.05)
+    encoder.gate.set()
+    await first
+    assert [plain(hits) for hits in await asyncio.gather(*tasks)] == [expected(query, k) for query, k in asked]
+    assert len(read) == 1 + 3 + 40
+
+
 async def test_batches_are_bounded(retriever: LocalRetriever, encoder: FakeEncoder) -> None:
     first = await hold(encoder, retriever)
     others = [asyncio.create_task(retriever.search(f"drug {number}", 1)) for number in range(300)]

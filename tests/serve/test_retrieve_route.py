@@ -18,7 +18,7 @@ PROBLEM = "application/problem+json"
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(search_app(max_queries=5, max_topk=4, max_body_bytes=200_000)) as client:
+    with TestClient(search_app(max_queries=5, max_topk=4, max_passages=16, max_body_bytes=200_000)) as client:
         yield client
 
 
@@ -121,6 +121,10 @@ def test_too_much(client: TestClient) -> None:
     assert response.status_code == 413
     assert response.json()["detail"] == "6 queries; at most 5 fit into one request"
     assert client.post("/retrieve", json={"query": "a" * 300_000}).status_code == 413
+    assert client.post("/retrieve", json={"queries": ["a"] * 4, "topk": 4}).status_code == 200
+    response = client.post("/retrieve", json={"queries": ["a"] * 5, "topk": 4})
+    assert response.status_code == 413
+    assert response.json()["detail"] == "5 queries with 4 passages each; at most 16 passages fit into one answer"
 
 
 def test_an_error_of_the_ranker_is_an_error_and_not_an_empty_result(client: TestClient) -> None:
