@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from configs.settings import EXACT, Profile
 from retrieval.encoder import Encoder
 from retrieval.manifest import Manifest
-from retrieval.passage import Hit, IndexCorruptError, PartialAnswerError, QueryError
+from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, PartialAnswerError, QueryError
 from retrieval.profiles import open_ranker
 from retrieval.ranker import DenseRanker, MissingRowsError, Ranker, Ranking
 from retrieval.rerank import CrossEncoder
@@ -35,6 +35,7 @@ class LocalRetriever:
         self,
         ranker: Ranker,
         texts: TextStore,
+        manifest: Manifest | None = None,
         *,
         max_waiting: int = MAX_WAITING,
         max_batch: int = MAX_BATCH,
@@ -43,11 +44,13 @@ class LocalRetriever:
         """Args:
         ranker: owned from now on; used by the worker thread only.
         texts: the passages that the ranker's rows stand for; closed with the retriever.
+        manifest: of the index that these are parts of, for those who want to know; None: of none.
         cached_hits: passages that remembered answers may hold together, their queries counted as passages too; 0 switches the
             cache off.
         """
         self._ranker = ranker
         self._texts = texts
+        self.manifest = manifest
         self._passage = lru_cache(CACHED_PASSAGES)(texts.get)
         self._cache = _Cache(cached_hits)
         self.stats = EngineStats()
@@ -73,12 +76,13 @@ class LocalRetriever:
         `vectors` names a compressed copy to be searched instead; `limits` are those of the constructor.
 
         Raises:
-            IndexMismatchError: the encoder is not the one that built the index, or the profile needs a part that it has not.
+            IndexMismatchError: the encoder is not the one that built the index, the profile needs a part that it has not, or
+                the index was replaced while it was opened.
             IndexCorruptError: a file is missing or damaged.
             EncoderError: a model cannot be loaded or used.
         """
-        ranker, texts = open_index(folder, encoder, profile, cross_encoder, vectors=vectors, verify=verify)
-        return cls(ranker, texts, **limits)
+        ranker, texts, manifest = open_index(folder, encoder, profile, cross_encoder, vectors=vectors, verify=verify)
+        return cls(ranker, texts, manifest, **limits)
 
     @property
     def digest(self) -> str:
@@ -230,8 +234,8 @@ def open_index(
     *,
     vectors: str = EXACT,
     verify: bool = False,
-) -> tuple[Ranker, TextStore]:
-    """The ranker and the passages of an index folder; raises as `LocalRetriever.open`."""
+) -> tuple[Ranker, TextStore, Manifest]:
+    """The ranker, the passages and the manifest of an index folder; raises as `LocalRetriever.open`."""
     manifest = Manifest.load(folder)
     manifest.check_encoder(encoder.spec)
     manifest.check_files(folder, verify=verify)
@@ -244,10 +248,12 @@ def open_index(
         )
         if not isinstance(ranker, DenseRanker):  # which was tried when it was opened
             ranker.rank(["fever"], 1)
+        if Manifest.load(folder).digest != manifest.digest:  # the files above may be of both
+            raise IndexMismatchError(f"{folder}: the index was replaced while it was opened; open it again")
     except BaseException:
         texts.close()
         raise
-    return ranker, texts
+    return ranker, texts, manifest
 
 
 def check_query(query: object) -> None:

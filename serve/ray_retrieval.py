@@ -163,18 +163,12 @@ class Merger:
         self._retriever = LocalRetriever(
             DenseRanker(encoder, index, digest),
             texts,
+            manifest,
             max_waiting=settings.max_waiting,
             max_batch=settings.max_batch,
             cached_hits=settings.cached_hits,
         )
-        info = RetrievalInfo(
-            digest=digest,
-            profile=self._retriever.profile,
-            rows=manifest.rows,
-            manifest=manifest.model_dump(mode="json", exclude={"files"}),
-            version=version,
-        )
-        self._app = create_retrieval_app(self._retriever, settings, info)
+        self._app = create_retrieval_app(self._retriever, settings, RetrievalInfo.of(self._retriever, version))
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Ray Serve asks for what answers HTTP once the replica is made."""

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
+from retrieval.local import LocalRetriever
 from retrieval.passage import Hit, Passage, QueryError
 from serve.errors import ServiceError, unfit
 
@@ -124,8 +125,22 @@ class RetrievalInfo(BaseModel):
     digest: Annotated[str, Field(description="Same digest, same answers; also in the header X-Index-Digest.")]
     profile: str
     rows: int
-    manifest: Annotated[dict[str, Any], Field(description="What the index is made of, without its list of files.")]
+    manifest: Annotated[dict[str, Any], Field(description="What the index is made of, without its lists of files.")]
     version: str
+
+    @classmethod
+    def of(cls, retriever: LocalRetriever, version: str) -> Self:
+        """Args:
+        version: of this package.
+        """
+        manifest = retriever.manifest
+        return cls(
+            digest=retriever.digest,
+            profile=retriever.profile,
+            rows=len(retriever.texts),
+            manifest=manifest.model_dump(mode="json", exclude={"files", "ranges"}) if manifest else {},
+            version=version,
+        )
 
 
 def read_body(model: type[M], body: bytes) -> M:

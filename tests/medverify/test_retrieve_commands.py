@@ -55,6 +55,7 @@ def test_an_index_is_served_and_a_judge_searches_it(
         info = httpx2.get(f"{url}/info").json()
         assert info["manifest"]["encoder"]["name"] == "minilm-l6"
         assert info["rows"] == info["manifest"]["rows"]
+        assert not {"files", "ranges"} & set(info["manifest"])  # thousands of lines at PubMed's size
 
         retriever = load_retriever(Settings(retrieval=RetrievalSettings(index=url)))
         assert isinstance(retriever, RemoteRetriever)

@@ -1,13 +1,14 @@
 import asyncio
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from retrieval_fakes import SPEC, FakeEncoder, embed, passages
 
 from retrieval.build import build_index
+from retrieval.encoder import Vectors
 from retrieval.local import LocalRetriever
 from retrieval.manifest import Manifest
 from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, QueryError, RetrievalError, Retriever
@@ -234,6 +235,27 @@ def test_damage_is_noticed_when_opening(built: Path, tmp_path: Path, encoder: Fa
         LocalRetriever.open(folder, encoder)
     assert isinstance(error.value, IndexCorruptError)
     assert name in str(error.value)
+
+
+def test_an_index_that_is_replaced_while_it_is_opened_is_refused(
+    built: Path, tmp_path: Path, encoder: FakeEncoder
+) -> None:
+    folder = Path(shutil.copytree(built, tmp_path / "copy"))
+    manifest = Manifest.load(folder)
+
+    class Slow(FakeEncoder):
+        """Encodes its first query while another build is put in the index's place."""
+
+        def encode_queries(self, queries: Sequence[str]) -> Vectors:
+            manifest.model_copy(update={"created_by": "another build"}).save(folder)
+            return super().encode_queries(queries)
+
+    with pytest.raises(IndexMismatchError, match="replaced while it was opened"):
+        LocalRetriever.open(folder, Slow())
+    opened = LocalRetriever.open(folder, encoder)
+    assert opened.manifest
+    assert opened.manifest.digest == opened.digest == Manifest.load(folder).digest
+    asyncio.run(opened.aclose())
 
 
 def test_rows_that_do_not_fit_together(built: Path, tmp_path: Path, encoder: FakeEncoder) -> None:

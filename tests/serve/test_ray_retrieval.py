@@ -202,6 +202,7 @@ async def test_the_routes_of_one_machine(cluster: Cluster) -> None:
         assert (await client.get("/ready")).json()["status"] == "ready"
         about = (await client.get("/info")).json()
         assert (about["digest"], about["rows"], about["profile"]) == (cluster.local.digest, cluster.rows, "dense")
+        assert "ranges" not in about["manifest"]
         refused = await ask(client, " ")
         assert (refused.status, refused.headers["content-type"]) == (422, "application/problem+json")
         actions = {"trajectory_ids": ["t"], "actions": ["<search>warfarin mechanism</search>"]}
