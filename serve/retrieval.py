@@ -1,7 +1,8 @@
 """The retrieval service: an index behind the routes that trainers' clients already call."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -62,7 +63,8 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
         yield
         await retriever.aclose()
 
-    app = FastAPI(
+    app = _LabelledApp(
+        partial(Labelled, digest=retriever.digest, metrics=metrics),
         title="medverify retrieval",
         version=info.version,
         summary="Finds passages of a medical corpus. A research tool, not a medical device.",
@@ -70,7 +72,6 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
     )
     install(app)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
-    app.add_middleware(Labelled, digest=retriever.digest, metrics=metrics)
 
     @app.exception_handler(RetrievalError)
     async def failed(_: Request, error: RetrievalError) -> Response:
@@ -145,6 +146,17 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return app
+
+
+class _LabelledApp(FastAPI):
+    """All answers pass through `labelled`. Added middleware would not see those to errors that nobody foresaw."""
+
+    def __init__(self, labelled: Callable[[ASGIApp], ASGIApp], **fields: Any) -> None:
+        super().__init__(**fields)
+        self._labelled = labelled
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return self._labelled(super().build_middleware_stack())
 
 
 class Labelled:

@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from search_fakes import DIGEST, PASSAGES, WordRanker, retriever_of, search_app
 
+from retrieval.local import LocalRetriever
 from retrieval.passage import DeadlineError, Hit, OverloadedError, RetrievalError, UnavailableError
 from retrieval.ranker import Ranking
 from serve.known_rows import KnownRows
@@ -313,6 +314,19 @@ def test_metrics_count_every_stage() -> None:
     ):
         assert line in lines, line
     assert f'medverify_index_info{{digest="{DIGEST}",profile="words"}} 1.0' in lines
+
+
+def test_an_error_that_nobody_foresaw_is_labelled_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(LocalRetriever, "search_many", broken)
+    with TestClient(search_app(), raise_server_exceptions=False) as client:
+        response = client.post("/retrieve", json={"query": "warfarin"})
+        assert response.status_code == 500
+        assert response.headers["x-index-digest"] == DIGEST
+        assert response.json()["type"] == "urn:medverify:problem:internal"
+        assert 'answers_total{path="/retrieve",status="500"} 1.0' in client.get("/metrics").text
 
 
 def test_the_description_has_examples_that_work(client: TestClient) -> None:
