@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from search_fakes import WordRanker, retriever_of, search_app
 from serve_fakes import listening
 
-from retrieval.passage import OverloadedError, PartialAnswerError
+from retrieval.passage import PartialAnswerError
 from retrieval.ranker import MissingRowsError, Ranking
 from retrieval.remote import RemoteRetriever
 
@@ -114,8 +114,9 @@ def test_nothing_is_no_partial_answer(queries: list[str]) -> None:
 async def test_the_client_never_takes_a_partial_answer_for_a_whole_one(ranker: LossyRanker) -> None:
     async with listening(search_app(ranker, allow_partial=True)) as url:
         remote = await asyncio.to_thread(RemoteRetriever.connect, url, retries=0)
-        with pytest.raises(OverloadedError, match="the disk is gone"):
+        with pytest.raises(PartialAnswerError, match="the disk is gone") as caught:
             await remote.search("warfarin", 2)
+        assert caught.value.missing == ([0, 2],)
         await remote.aclose()
 
     app = FastAPI()  # a server that marks its answer without being allowed to give one

@@ -251,6 +251,46 @@ async def test_a_server_that_stays_busy() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("overloaded", OverloadedError),
+        ("deadline", DeadlineError),
+        ("unavailable", UnavailableError),
+        ("something-new", OverloadedError),
+    ],
+)
+async def test_what_kept_a_server_from_answering_is_told_by_type(kind: str, wanted: type[RetrievalError]) -> None:
+    problem = {"type": f"urn:medverify:problem:{kind}", "detail": "so it is"}
+    app = stand_in(Response(json.dumps(problem), status_code=503))
+    async with listening(app) as url, remote(url, retries=0) as retriever:
+        with pytest.raises(RetrievalError, match="so it is; asked 1 times") as caught:
+            await retriever.search("fever", 3)
+    assert type(caught.value) is wanted
+
+
+async def test_a_wait_that_would_be_too_long_is_not_begun_and_its_reason_is_told() -> None:
+    app = stand_in(Response(b"all full", status_code=503, headers={"Retry-After": "3600"}))
+    async with listening(app) as url, remote(url) as retriever:
+        with pytest.raises(DeadlineError, match=r"no answer within 30 s; the last try: .*all full") as caught:
+            await asyncio.wait_for(retriever.search("fever", 3), 20)
+    assert isinstance(caught.value.__cause__, OverloadedError)
+
+
+async def test_connecting_waits_for_a_server_that_is_about_to_answer() -> None:
+    app = FastAPI()
+    asked = list[int]()
+
+    @app.get("/info")
+    async def info() -> Response:
+        asked.append(1)
+        return Response(status_code=502) if len(asked) < 3 else Response(json.dumps({"digest": DIGEST}))
+
+    async with listening(app) as url, remote(url) as retriever:
+        assert retriever.digest == DIGEST
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
     ("reply", "complaint"),
     [
         (Response(status_code=404), "HTTP 404"),
