@@ -112,7 +112,9 @@ class RemoteRetriever:
                 reply = await self._ask(list(queries), k, allowed_s, failures)
         except TimeoutError as error:
             told = f"; the last try: {failures[-1]}" if failures else ""
-            raise DeadlineError(f"{self._url}: no answer within {allowed_s:g} s{told}") from (failures or [error])[-1]
+            raise DeadlineError(f"{self._url}: no answer within {allowed_s:g} s{told}") from (
+                failures[-1] if failures else error
+            )
         return self._read(reply, len(queries), k)
 
     async def aclose(self) -> None:
@@ -245,7 +247,7 @@ def _described(reply: httpx2.Response) -> str:
 
 def _wait(attempt: int, asked_s: float = 0.0) -> float:
     """Seconds before a try: never sooner than the server asks, and not all callers at the same moment."""
-    backoff = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt) * random.uniform(0.5, 1)  # noqa: S311
+    backoff = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**attempt) * random.uniform(0.5, 1)  # noqa: S311
     return asked_s * random.uniform(1, 1.25) + backoff  # noqa: S311
 
 
