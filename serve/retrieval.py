@@ -34,6 +34,7 @@ from serve.retrieval_schemas import (
     RetrievalInfo,
     RetrievalReady,
     Retrieve,
+    Retrieved,
     read_body,
     render,
     unusable,
@@ -78,7 +79,7 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
         return _problem(error)
 
     # Bodies are read and written as bytes: one pass of compiled code each.
-    @app.post("/retrieve", openapi_extra=_body(Retrieve), responses=_PROBLEMS)
+    @app.post("/retrieve", openapi_extra=_body(Retrieve), responses={200: {"model": Retrieved}, **_PROBLEMS})
     async def retrieve(request: Request) -> Response:
         """Find the best passages for one query or several. All are answered, or the request fails.
 
@@ -126,7 +127,7 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
         """The process is alive."""
         return Health()
 
-    @app.get("/ready", responses=_PROBLEMS)
+    @app.get("/ready", responses={503: _PROBLEMS[503]})
     async def ready() -> RetrievalReady:
         """Known passages come back when they are asked for; asked again when the last time is long ago."""
         try:

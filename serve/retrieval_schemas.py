@@ -58,6 +58,37 @@ class Retrieve(BaseModel):
         return [self.query] if self.queries is None and self.query is not None else self.queries or []
 
 
+class Document(Passage):
+    """A passage as clients read it."""
+
+    contents: Annotated[str, Field(description="The title in the first line, then the text.")]
+
+
+class Found(BaseModel):
+    """One document of an answer, with `return_scores`."""
+
+    document: Document
+    score: float
+
+
+class Retrieved(BaseModel):
+    """An answer; describes what `render` writes."""
+
+    result: Annotated[
+        list[list[Found]] | list[list[Document]],
+        Field(description="A list for each query, best first; bare documents unless `return_scores`."),
+    ]
+    partial: Annotated[
+        Literal[True] | None, Field(description="Rows could not be searched; not there if all were.")
+    ] = None
+    missing_rows: Annotated[
+        list[tuple[int, int]] | None,
+        Field(
+            description="These rows, as ranges: the first, and the one behind the last; not there if all were searched."
+        ),
+    ] = None
+
+
 class Observe(BaseModel):
     """Actions of a policy, one for each trajectory; all lists have the same length."""
 

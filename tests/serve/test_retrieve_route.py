@@ -1,17 +1,21 @@
 """`/retrieve` and `/get_observation` as the clients of trainers call them."""
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic_core import from_json, to_json
 from search_fakes import DIGEST, PASSAGES, WordRanker, retriever_of, search_app
 
 from retrieval.local import LocalRetriever
 from retrieval.passage import DeadlineError, Hit, OverloadedError, RetrievalError, UnavailableError
 from retrieval.ranker import Ranking
 from serve.known_rows import KnownRows
+from serve.retrieval_schemas import Retrieved
 from serve.tool import NOTHING_FOUND
 
 PROBLEM = "application/problem+json"
@@ -337,3 +341,27 @@ def test_the_description_has_examples_that_work(client: TestClient) -> None:
         [media] = route["requestBody"]["content"].values()
         for example in media["schema"]["examples"]:
             assert client.post(path, json=example).status_code == 200
+    assert set(description["paths"]["/ready"]["get"]["responses"]) == {"200", "503"}
+
+
+@pytest.mark.parametrize("scores", [True, False])
+def test_answers_are_as_described(client: TestClient, scores: bool) -> None:
+    description = client.get("/openapi.json").json()
+    [media] = description["paths"]["/retrieve"]["post"]["responses"]["200"]["content"].values()
+    assert media["schema"] == {"$ref": "#/components/schemas/Retrieved"}
+    assert set(description["components"]["schemas"]["Retrieved"]["properties"]) == {"result", "partial", "missing_rows"}
+    body = client.post("/retrieve", json={"query": "warfarin", "return_scores": scores}).content
+    assert to_json(Retrieved.model_validate_json(body).model_dump(exclude_none=True)) == to_json(
+        {"result": [[without_nulls(hit) for hit in hits] for hits in from_json(body)["result"]]}
+    )
+
+
+def without_nulls(value: Any) -> Any:
+    return {k: without_nulls(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
+def test_the_documented_example_has_the_fields_that_are_sent(client: TestClient, repository: Path) -> None:
+    page = (repository / "docs/retrieval.md").read_text()
+    example = page.split('{"result": [[{"document": {')[1].split("}")[0]
+    [[hit]] = result(client, {"query": "warfarin", "topk": 1, "return_scores": True})
+    assert re.findall(r'"(\w+)":', example) == list(hit["document"])
