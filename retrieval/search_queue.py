@@ -186,10 +186,20 @@ class SearchQueue(Generic[T]):
                 self._deliver(batch, error=error if isinstance(error, RetrievalError) else _failure(error))
             else:
                 middle = len(batch) // 2
-                self._answer(batch[:middle])
-                self._answer(batch[middle:])
+                for half in (batch[:middle], batch[middle:]):
+                    if wanted := self._still_wanted(half):
+                        self._answer(wanted)
         else:
             self._deliver(batch, answers)
+
+    def _still_wanted(self, batch: list[_Search[T]]) -> list[_Search[T]]:
+        """Without the searches whose callers have all left; these are taken out, so that nobody joins them any more."""
+        with self._changed:
+            for search in batch:
+                if not search.wanted:
+                    self._working.pop(search.ask, None)
+                    self._stats.abandoned += 1
+            return [search for search in batch if search.wanted]
 
     def _deliver(
         self, batch: list[_Search[T]], answers: list[T] | None = None, *, error: Exception | None = None
@@ -216,9 +226,17 @@ def _settle(requests: list[_Request[T]], error: Exception | None) -> None:
         if request.future.done():  # cancelled, too late, or failed by another of its searches
             continue
         if error is not None:
-            request.future.set_exception(error)
+            request.future.set_exception(_own(error))
         else:
             request.future.set_result(request.answers)
+
+
+def _own(error: Exception) -> Exception:
+    """A copy for one caller: whoever raises an exception writes into it, so no two tasks may raise the same one."""
+    own = type(error).__new__(type(error), *error.args)
+    own.__dict__.update(vars(error))
+    own.__cause__ = error.__cause__
+    return own.with_traceback(error.__traceback__)
 
 
 def _failure(error: BaseException) -> RetrievalError:

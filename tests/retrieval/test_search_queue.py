@@ -1,6 +1,7 @@
 """What the search engine promises to many callers: twins, deadlines, a bound, a cache, and errors to whom they belong."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -213,4 +214,52 @@ async def test_nobody_waits_for_a_thread_that_has_died() -> None:
         assert "the search thread has died" in str(result)
     with pytest.raises(UnavailableError, match="the search thread has died"):
         await queue.ask(["c"], 1)
+    queue.close()
+
+
+async def test_each_caller_has_an_error_of_its_own() -> None:
+    def work(_: list[Ask]) -> list[int]:
+        raise OverloadedError("no room", 7.5) from KeyError("why")
+
+    queue = SearchQueue[int](work, max_waiting=9, max_batch=9, stats=EngineStats())
+    one, two = await asyncio.gather(queue.ask(["a"], 1), queue.ask(["a"], 1), return_exceptions=True)
+    queue.close()
+    for error in (one, two):
+        assert isinstance(error, OverloadedError)
+        assert (str(error), error.retry_after_s) == ("no room", 7.5)
+        assert isinstance(error.__cause__, KeyError)
+    assert one is not two
+
+
+async def test_nothing_is_tried_again_for_callers_that_have_left() -> None:
+    tried, entered, gate = list[list[str]](), threading.Event(), threading.Event()
+
+    def work(asks: list[Ask]) -> list[int]:
+        queries = [query for query, _ in asks]
+        tried.append(queries)
+        entered.set()
+        gate.wait(10)
+        if len(queries) > 1:
+            raise MemoryError
+        return [len(query) for query in queries]
+
+    stats = EngineStats()
+    queue = SearchQueue[int](work, max_waiting=9, max_batch=9, stats=stats)
+    held = asyncio.create_task(queue.ask(["held"], 1))
+    assert await asyncio.to_thread(entered.wait, 10)
+    stays, *leave = [asyncio.create_task(queue.ask([query], 1)) for query in ("ab", "left", "gone")]
+    await asyncio.sleep(0)
+    entered.clear()
+    gate.set()
+    gate.clear()
+    assert await held == [4]
+    assert await asyncio.to_thread(entered.wait, 10)
+    for task in leave:
+        task.cancel()
+    await asyncio.wait(leave)
+    gate.set()
+    assert await stays == [2]
+    assert await queue.ask(["left"], 1) == [4]
+    assert tried == [["held"], ["ab", "left", "gone"], ["ab"], ["left"]]
+    assert stats.abandoned == 2
     queue.close()
