@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
+from unicodedata import category
 
 from configs.settings import EXACT, Profile
 from retrieval.encoder import Encoder
@@ -24,6 +25,8 @@ MAX_WAITING = 1024  # searches in the queue: at a few hundred a second, some sec
 MAX_BATCH = 256  # beyond this a batch would only make its first caller wait
 CACHED_HITS = 50_000  # passages that cached answers may hold together: about 100 MB of text
 CACHED_PASSAGES = 4096  # decoded passages kept by row
+
+_UNSEEN = frozenset({"Cc", "Cf"})  # control and format characters, such as zero-width spaces
 
 _Key = tuple[str, str, str, int]  # digest, profile, query, k
 
@@ -260,13 +263,13 @@ def check_query(query: object) -> None:
     """Refuse what cannot be searched for.
 
     Raises:
-        QueryError: not a string, empty or only spaces, over 10,000 characters, or not encodable as UTF-8.
+        QueryError: not a string, empty or nothing to be seen in it, over 10,000 characters, or not encodable as UTF-8.
     """
     if not isinstance(query, str):
         raise QueryError(f"the query is {type(query).__name__}; expected a string")
     if len(query) > MAX_QUERY_CHARS:
         raise QueryError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed")
-    if not query.strip():
+    if all(char.isspace() or category(char) in _UNSEEN for char in query):
         raise QueryError("the query is empty")
     try:
         query.encode()

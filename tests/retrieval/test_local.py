@@ -68,6 +68,7 @@ async def test_search_many_keeps_the_order(retriever: LocalRetriever) -> None:
     [
         ("", "empty"),
         (" \n\t ", "empty"),
+        ("\u200b\ufeff \u2060\x00", "empty"),
         (None, "NoneType; expected a string"),
         (b"fever", "bytes; expected a string"),
         ("x" * 10_001, "10001 characters"),
