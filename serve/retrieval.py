@@ -1,5 +1,7 @@
 """The retrieval service: an index behind the routes that trainers' clients already call."""
 
+import logging
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -42,6 +44,7 @@ from serve.retrieval_schemas import (
 from serve.schemas import Health
 from serve.tool import observe
 
+_log = logging.getLogger(__name__)
 _JSON = "application/json"
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
@@ -197,23 +200,29 @@ def _check_size(queries: int, k: int, settings: RetrieveSettings) -> None:
 
 def _problem(error: RetrievalError) -> Response:
     """The error on the wire. Never 429, which some trainers take for the end, and never an empty result."""
+    detail = _FOLDERS.sub("…/", str(error))  # where files lie is for the log
     match error:
         case OverloadedError():
             wait = {"Retry-After": str(ceil(error.retry_after_s))}
-            return problem(503, "overloaded", "The service is busy", str(error), wait)
+            return problem(503, "overloaded", "The service is busy", detail, wait)
         case DeadlineError():
-            return problem(503, "deadline", "The answer is not there in time", str(error), {"Retry-After": "1"})
+            return problem(503, "deadline", "The answer is not there in time", detail, {"Retry-After": "1"})
         case PartialAnswerError():
             again = {"Retry-After": "5"}
             return problem(
-                503, "rows-missing", "Some rows cannot be searched", str(error), again, missing_rows=error.missing
+                503, "rows-missing", "Some rows cannot be searched", detail, again, missing_rows=error.missing
             )
         case UnavailableError():
-            return problem(503, "unavailable", "The service is not ready", str(error), {"Retry-After": "5"})
+            return problem(503, "unavailable", "The service is not ready", detail, {"Retry-After": "5"})
         case QueryError():
-            return problem(422, "invalid-request", "The query cannot be searched for", str(error))
+            return problem(422, "invalid-request", "The query cannot be searched for", detail)
         case _:
-            return problem(500, "retrieval-failed", "The search failed", str(error))
+            _log.error("the search failed", exc_info=error)
+            return problem(500, "retrieval-failed", "The search failed", detail)
+
+
+# All but the last part of an absolute path; not of a URL.
+_FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^\s/:;,'\"]+/)+")
 
 
 def _body(model: type[Retrieve] | type[Observe]) -> dict[str, Any]:

@@ -139,6 +139,27 @@ def test_an_error_of_the_ranker_is_an_error_and_not_an_empty_result(client: Test
     assert "result" not in response.json()
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("/data/my index/x: no", "…/my index/x: no"),
+        ("/srv/idx/vectors/00000.npy: gone; see http://a.b/c/d", "…/00000.npy: gone; see http://a.b/c/d"),
+        ("OSError(5, '/srv/idx/passages.jsonl')", "OSError(5, '…/passages.jsonl')"),
+        ("10 searches/s and/or more", "10 searches/s and/or more"),
+    ],
+)
+def test_where_files_lie_is_for_the_log(
+    message: str, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise RetrievalError(message)
+
+    monkeypatch.setattr(LocalRetriever, "search_many", broken)
+    with TestClient(search_app()) as client:
+        assert client.post("/retrieve", json={"query": "a"}).json()["detail"] == told
+    assert message in caplog.text
+
+
 # ---- the tool server -------------------------------------------------------------------------------------------------
 
 
