@@ -13,37 +13,26 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from configs.durable import publish, sync
 from retrieval.clean import Cleaner
 from retrieval.encoder import Encoder, Vectors
-from retrieval.encoder_spec import Arithmetic, EncoderSpec
-from retrieval.manifest import Corpus, CorpusSummary, Manifest, RowRange, StoredType, differences, file_entry
+from retrieval.manifest import CorpusSummary, Manifest, RowRange, StoredType, differences
 from retrieval.passage import BuildError, Passage, ShardsMissingError
+from retrieval.plan import Plan, manifest_of_texts, release, unfinished, with_shards
 from retrieval.progress import Meter, Progress
-from retrieval.shards import Written, done_shard, mark_done, plan_ranges, write_shard
-from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStore, TextStoreWriter
+from retrieval.shards import done_shard, mark_done, write_shard
+from retrieval.textstore import TextStore, TextStoreWriter
 from retrieval.workspace import Workspace
 
 SHARD_ROWS = 20_000  # what a killed process has to do again at most; 60 MB in float32 at 768 dimensions
 _BLOCK = 512  # passages handed to the encoder together, and between two reports of progress
 _PATIENCE_S = 600  # for rank 0 to start, after another rank did
-
-
-class Plan(BaseModel):
-    """What an unfinished build is going to be: how it is made, and its manifest without the vectors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    how: dict[str, Any]
-    manifest: Manifest
 
 
 def build_index(
@@ -131,7 +120,7 @@ def finish_index(out_folder: Path, *, overwrite: bool = False) -> Manifest:
     """
     workspace = Workspace(out_folder)
     with workspace.locked(wait=True):
-        plan = _unfinished(workspace)
+        plan = unfinished(workspace)
         if plan is None:
             raise BuildError(f"{workspace.target}: there is no unfinished build of this index")
         workspace.check_target(overwrite)
@@ -159,7 +148,7 @@ class _Build:
         if not (self.encoder.spec.query_model.digest and self.encoder.spec.passage_model.digest):
             raise BuildError(f"encoder {self.encoder.spec.name} is not pinned: its spec has no weight digests")
         self.workspace.check_target(overwrite)
-        plan = None if fresh else _unfinished(self.workspace)
+        plan = None if fresh else unfinished(self.workspace)
         if plan is None:
             self.workspace.clear()
         held.enter_context(self.workspace.rank(0))
@@ -180,7 +169,7 @@ class _Build:
         while True:
             with self.workspace.locked(wait=True):  # which rank 0 holds as long as it writes
                 self.workspace.check_target(overwrite)
-                if plan := _unfinished(self.workspace):
+                if plan := unfinished(self.workspace):
                     held.enter_context(self.workspace.rank(rank))
                     self._refuse(differences("build", plan.how, self._how(), "it has"))
                     return plan
@@ -258,22 +247,6 @@ class _Build:
             )
 
 
-def _unfinished(workspace: Workspace) -> Plan | None:
-    """The plan of a build whose texts are complete, if there is one.
-
-    Raises:
-        BuildError: another release left it.
-    """
-    if not (workspace.plan.exists() and workspace.index.exists()):
-        return None
-    try:
-        return Plan.model_validate_json(workspace.plan.read_bytes())
-    except ValidationError as error:
-        raise BuildError(
-            f"{workspace.target}: {workspace.plan} is not a plan that this release reads; ask for a fresh start"
-        ) from error
-
-
 def blocks_of_like_length(offsets: NDArray[np.int64], part: RowRange) -> list[NDArray[np.int64]]:
     """The rows of a shard, counted from its start, longest line first, in blocks: little of a batch is then padding."""
     lengths = np.diff(offsets[part.start : part.stop + 1])
@@ -292,51 +265,3 @@ def _put_in_place(workspace: Workspace, plan: Plan) -> Manifest:
     manifest.save(workspace.index)
     workspace.publish()
     return manifest
-
-
-def manifest_of_texts(
-    folder: Path,
-    corpus: Corpus,
-    cleaner: Cleaner,
-    *,
-    spec: EncoderSpec,
-    arithmetic: Arithmetic | None,
-    dtype: StoredType,
-    shard_rows: int,
-) -> Manifest:
-    """The manifest of an index whose texts are written, without its vectors; `cleaner` is the one that cleaned `corpus`.
-
-    Raises:
-        BuildError: nothing is left of the corpus.
-    """
-    dropped = dict(cleaner.counts)
-    rows = corpus.passages - sum(dropped.values())
-    if rows == 0:
-        raise BuildError(f"nothing to index: of {corpus.passages} passages, dropped {dropped}")
-    return Manifest(
-        created_by=release(),
-        corpus=corpus,
-        cleaning=cleaner.options.model_dump(mode="json"),
-        dropped=dropped,
-        encoder=spec,
-        arithmetic=arithmetic,
-        dtype=dtype,
-        rows=rows,
-        ranges=plan_ranges(rows, shard_rows),
-        files={name: file_entry(folder / name) for name in (PASSAGES_FILE, OFFSETS_FILE)},
-    )
-
-
-def with_shards(manifest: Manifest, shards: Sequence[Written]) -> Manifest:
-    """A manifest that lacks the vectors, with all of them."""
-    vectors = {shard.part.file: shard.entry for shard in shards}
-    ranges = [shard.part for shard in shards]
-    return Manifest.model_validate(dict(manifest) | {"ranges": ranges, "files": {**manifest.files, **vectors}})
-
-
-def release() -> str:
-    """What writes manifests: the installed release, or `source` when run from a checkout that was never installed."""
-    try:
-        return f"medverify {metadata.version('medverify')}"
-    except metadata.PackageNotFoundError:
-        return "medverify source"

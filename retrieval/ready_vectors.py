@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.build import SHARD_ROWS, manifest_of_texts, with_shards
+from retrieval.build import SHARD_ROWS
 from retrieval.clean import Cleaner
 from retrieval.encoder_spec import EncoderSpec
 from retrieval.manifest import CorpusSummary, Manifest, Parity, StoredType
 from retrieval.passage import BuildError, Passage, VectorError
+from retrieval.plan import manifest_of_texts, with_shards
 from retrieval.shards import Written, plan_ranges, write_shard
 from retrieval.textstore import TextStoreWriter
 from retrieval.workspace import Workspace
