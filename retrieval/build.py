@@ -91,8 +91,9 @@ def build_rank(
 ) -> Manifest | None:
     """Do the part of one of `world` processes that build an index together; all are given the same arguments.
 
-    Rank 0 reads `passages` and writes the texts, the others wait for them; each then encodes every `world`-th shard. Who is
-    done last puts the index in place and gets its manifest, the others get None. Otherwise as `build_index`.
+    Rank 0 reads `passages` and writes the texts, or sees that those of an interrupted build are the same; each time that it
+    does, every other rank may begin once, and whenever rank 0 is still at work. Each then encodes every `world`-th shard. Who
+    is done last puts the index in place and gets its manifest, the others get None. Otherwise as `build_index`.
     """
     if not 0 <= rank < world:
         raise BuildError(f"rank {rank} of {world}: expected a rank from 0 to {world - 1}")
@@ -102,6 +103,7 @@ def build_rank(
         if rank == 0:
             with workspace.locked(wait=True):
                 plan = build.set_up(passages, held, overwrite=overwrite, fresh=False)
+                workspace.admit(range(1, world))
         else:
             plan = build.await_plan(rank, held, overwrite=overwrite)
         build.encode(plan, plan.manifest.ranges[rank::world], on_progress)
@@ -152,6 +154,7 @@ class _Build:
         if plan is None:
             self.workspace.clear()
         held.enter_context(self.workspace.rank(0))
+        self.workspace.revoke()
         if plan is None:
             try:
                 return self._write_plan(passages)
@@ -164,17 +167,21 @@ class _Build:
         return plan
 
     def await_plan(self, rank: int, held: ExitStack, *, overwrite: bool) -> Plan:
-        """Take `rank` when rank 0 has written the texts."""
+        """Take `rank` when rank 0 has written the texts, or has seen that they are still those of its passages."""
         started = time.monotonic()
         while True:
             with self.workspace.locked(wait=True):  # which rank 0 holds as long as it writes
                 self.workspace.check_target(overwrite)
                 if plan := unfinished(self.workspace):
-                    held.enter_context(self.workspace.rank(rank))
                     self._refuse(differences("build", plan.how, self._how(), "it has"))
-                    return plan
+                    if self.workspace.admitted(rank):
+                        held.enter_context(self.workspace.rank(rank))
+                        return plan
             if time.monotonic() - started > _PATIENCE_S:
-                raise BuildError(f"{self.workspace.target}: rank 0 has not begun to write the texts; start it as well")
+                raise BuildError(
+                    f"{self.workspace.target}: rank 0 has not written the texts, or not seen that they are still those of "
+                    "its passages; start it as well"
+                )
             time.sleep(0.5)
 
     def encode(

@@ -2,7 +2,8 @@
 
     .NAME.lock       held while the work folder is set up, and while its index is put in place
     .NAME.building   the work folder: `index` is what becomes the target, `plan.json` says what is being built,
-                     `done` has a marker for each finished shard, and `ranks/R.lock` is held by who encodes for rank R
+                     `done` has a marker for each finished shard, `ranks/R.lock` is held by who encodes for rank R, and
+                     `ranks/R.ticket` lets rank R begin, once
     .NAME.retired    the index that is being replaced, between two renames
 
 Locks are the kernel's: they go with the process that held them, however it ends.
@@ -10,7 +11,7 @@ Locks are the kernel's: they go with the process that held them, however it ends
 
 import fcntl
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,6 +61,31 @@ class Workspace:
             if not held:
                 raise self._busy()
             yield
+
+    def admit(self, ranks: Iterable[int]) -> None:
+        """Let other ranks begin, once each: rank 0 has seen that the plan is that of its passages. Hold the lock."""
+        for rank in ranks:
+            self._ticket(rank).touch()
+
+    def revoke(self) -> None:
+        """Let no other rank begin before rank 0 has looked at its passages again. Hold the lock."""
+        for path in self.folder.glob(f"{_RANKS_FOLDER}/*.ticket"):
+            path.unlink()
+
+    def admitted(self, rank: int) -> bool:
+        """Whether `rank` may begin, which uses up its ticket. Hold the lock.
+
+        It needs none while rank 0 is at work. Without either, the plan may be that of passages which have changed since.
+        """
+        try:
+            self._ticket(rank).unlink()
+        except FileNotFoundError:
+            with _held(self.folder / _RANKS_FOLDER / "0.lock", wait=False) as held:
+                return not held
+        return True
+
+    def _ticket(self, rank: int) -> Path:
+        return self.folder / _RANKS_FOLDER / f"{rank}.ticket"
 
     def check_target(self, overwrite: bool) -> None:
         """Refuse a target that is something else, or that is there already and not to be replaced.
