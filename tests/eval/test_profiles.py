@@ -53,6 +53,7 @@ DATA = Benchmark(
     grades={"q1": {"d3": 2, "d1": 1}, "q2": {"d2": 1}},
     unanswerable=0,
     merged=0,
+    blank=0,
 )
 
 
