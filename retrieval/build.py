@@ -24,7 +24,7 @@ from retrieval.clean import Cleaner
 from retrieval.encoder import Encoder, Vectors
 from retrieval.manifest import CorpusSummary, Manifest, RowRange, StoredType, differences
 from retrieval.passage import BuildError, Passage, ShardsMissingError
-from retrieval.plan import Plan, manifest_of_texts, release, unfinished, with_shards
+from retrieval.plan import Plan, manifest_of_texts, release, settled, unfinished, with_shards
 from retrieval.progress import Meter, Progress
 from retrieval.shards import done_shard, mark_done, write_shard
 from retrieval.textstore import TextStore, TextStoreWriter
@@ -71,6 +71,8 @@ def build_index(
     build = _Build(Workspace(out_folder), encoder, cleaner or Cleaner(), dtype, shard_rows)
     with ExitStack() as held:
         with build.workspace.locked():
+            if not (fresh and overwrite) and (manifest := settled(build.workspace, build.how(), passages)):
+                return manifest
             plan = build.set_up(passages, held, overwrite=overwrite, fresh=fresh)
         build.encode(plan, plan.manifest.ranges, on_progress)
         return finish_index(out_folder, overwrite=overwrite)
@@ -102,6 +104,8 @@ def build_rank(
     with ExitStack() as held:
         if rank == 0:
             with workspace.locked(wait=True):
+                if manifest := settled(build.workspace, build.how(), passages):
+                    return manifest
                 plan = build.set_up(passages, held, overwrite=overwrite, fresh=False)
                 workspace.admit(range(1, world))
         else:
@@ -109,6 +113,7 @@ def build_rank(
         build.encode(plan, plan.manifest.ranges[rank::world], on_progress)
         with workspace.locked(wait=True):
             if not workspace.index.exists():
+                workspace.forget()
                 return Manifest.load(workspace.target)  # another rank was done a moment later, and first here
             return None if _missing(workspace, plan) else _put_in_place(workspace, plan)
 
@@ -122,6 +127,9 @@ def finish_index(out_folder: Path, *, overwrite: bool = False) -> Manifest:
     """
     workspace = Workspace(out_folder)
     with workspace.locked(wait=True):
+        if left := workspace.settled():
+            workspace.forget()
+            return left[0]
         plan = unfinished(workspace)
         if plan is None:
             raise BuildError(f"{workspace.target}: there is no unfinished build of this index")
@@ -161,7 +169,7 @@ class _Build:
             except BaseException:
                 self.workspace.remove()
                 raise
-        self._refuse(differences("build", plan.how, self._how(), "it has"))
+        self._refuse(differences("build", plan.how, self.how(), "it has"))
         corpus = CorpusSummary.of(passages).model_dump()
         self._refuse(differences("corpus", plan.manifest.corpus.model_dump(), corpus, "it has"))
         return plan
@@ -173,7 +181,7 @@ class _Build:
             with self.workspace.locked(wait=True):  # which rank 0 holds as long as it writes
                 self.workspace.check_target(overwrite)
                 if plan := unfinished(self.workspace):
-                    self._refuse(differences("build", plan.how, self._how(), "it has"))
+                    self._refuse(differences("build", plan.how, self.how(), "it has"))
                     if self.workspace.admitted(rank):
                         held.enter_context(self.workspace.rank(rank))
                         return plan
@@ -229,13 +237,13 @@ class _Build:
         )
         for name in manifest.files:
             sync(folder / name)
-        plan = Plan(how=self._how(), manifest=manifest)
+        plan = Plan(how=self.how(), manifest=manifest)
         draft = self.workspace.plan.with_suffix(".draft")
         draft.write_text(plan.model_dump_json(), encoding="utf-8")
         publish(draft, self.workspace.plan)
         return plan
 
-    def _how(self) -> dict[str, Any]:
+    def how(self) -> dict[str, Any]:
         """All that decides the bytes, beside the passages."""
         return {
             "created_by": release(),
@@ -270,5 +278,5 @@ def _put_in_place(workspace: Workspace, plan: Plan) -> Manifest:
     shards = [shard for part in plan.manifest.ranges if (shard := done_shard(workspace.done, part))]
     manifest = with_shards(plan.manifest, shards)
     manifest.save(workspace.index)
-    workspace.publish()
+    workspace.publish(manifest, plan.how)
     return manifest

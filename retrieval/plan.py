@@ -1,6 +1,6 @@
 """What a build is going to be: its plan, and the manifest as it grows from the texts to the last shard."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from retrieval.clean import Cleaner
 from retrieval.encoder_spec import Arithmetic, EncoderSpec
-from retrieval.manifest import Corpus, Manifest, StoredType, file_entry
-from retrieval.passage import BuildError
+from retrieval.manifest import Corpus, CorpusSummary, Manifest, StoredType, differences, file_entry
+from retrieval.passage import BuildError, Passage
 from retrieval.shards import Written, plan_ranges
 from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE
 from retrieval.workspace import Workspace
@@ -39,6 +39,30 @@ def unfinished(workspace: Workspace) -> Plan | None:
         raise BuildError(
             f"{workspace.target}: {workspace.plan} is not a plan that this release reads; ask for a fresh start"
         ) from error
+
+
+def settled(workspace: Workspace, how: dict[str, Any], passages: Iterable[Passage]) -> Manifest | None:
+    """The manifest of the index in place, if it is what this build makes, and its builder was killed before it could tell.
+
+    Args:
+        how: this build's; `passages` are only read if the index in place was made so. The workspace is locked.
+
+    Raises:
+        BuildError: it was made of other passages.
+    """
+    left = workspace.settled()
+    if left is None:
+        return None
+    manifest, made = left
+    same = not differences("build", made, how, "it has")
+    changed = same and CorpusSummary.of(passages) != manifest.corpus
+    workspace.forget()
+    if changed:
+        raise BuildError(
+            f"{workspace.target} exists: a build of other passages was killed just before its end, and has been brought to "
+            "it. Give this command again, asking for it to be overwritten"
+        )
+    return manifest if same else None
 
 
 def manifest_of_texts(

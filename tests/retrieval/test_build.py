@@ -381,10 +381,3 @@ def test_killed_at_a_random_moment_it_ends_with_the_same_bytes(tmp_path: Path, s
     build_index(passages(), FakeEncoder(), target, shard_rows=20)
     assert contents(target) == contents(tmp_path / "unbroken")
     assert not (tmp_path / ".index.building").exists()
-
-
-def test_an_index_set_aside_by_a_killed_build_comes_back(built: Path, tmp_path: Path, encoder: FakeEncoder) -> None:
-    shutil.copytree(built, tmp_path / ".index.retired")
-    with pytest.raises(BuildError, match="exists"):
-        build_index(passages(3), encoder, tmp_path / "index")
-    assert contents(tmp_path / "index") == contents(built)
