@@ -62,9 +62,9 @@ def build_index(
     Memory: a shard of vectors, and what the cleaner remembers.
 
     Raises:
-        BuildError: the target exists and `overwrite` is false, or is not an index; another build is writing to it; an
-            unfinished build of something else is in the way; two passages of one corpus share an id; nothing is left to
-            index; the encoder has no digest.
+        BusyError: another process is building this index.
+        BuildError: the target exists and `overwrite` is false, or is not an index; an unfinished build of something else is in
+            the way; two passages of one corpus share an id; nothing is left to index; the encoder has no digest.
         VectorError: the encoder gave NaN or infinity, or numbers that are too large for float16.
         RetrievalError: whatever the passages' source or the encoder raises; the target is then as it was.
     """

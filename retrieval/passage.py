@@ -64,6 +64,10 @@ class BuildError(RetrievalError):
     """An index cannot be built; the target is as it was."""
 
 
+class BusyError(BuildError):
+    """Another process is building the same index."""
+
+
 class ShardsMissingError(BuildError):
     """An index cannot be put together yet: vectors have still to be computed; the message names the shards."""
 

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from configs.durable import publish, sync
 from retrieval.manifest import MANIFEST_FILE, Manifest
-from retrieval.passage import BuildError, IndexCorruptError, IndexMismatchError
+from retrieval.passage import BuildError, BusyError, IndexCorruptError, IndexMismatchError
 from retrieval.shards import VECTORS_FOLDER
 
 _RANKS_FOLDER = "ranks"
@@ -62,7 +62,7 @@ class Workspace:
         The empty lock file stays behind: if it were removed, two builds could each hold a lock on a file of that name.
 
         Raises:
-            BuildError: another process holds the lock, and not `wait`.
+            BusyError: another process holds the lock, and not `wait`.
         """
         self.target.parent.mkdir(parents=True, exist_ok=True)
         with _held(self._lock_file, wait) as held:
@@ -77,7 +77,7 @@ class Workspace:
         """Be the only one that encodes for this rank.
 
         Raises:
-            BuildError: another process does already.
+            BusyError: another process does already.
         """
         with _held(self.folder / _RANKS_FOLDER / f"{rank}.lock", wait=False) as held:
             if not held:
@@ -126,7 +126,7 @@ class Workspace:
         """Start from an empty work folder; hold the lock.
 
         Raises:
-            BuildError: a rank of the unfinished build is still at work.
+            BusyError: a rank of the unfinished build is still at work.
         """
         for path in self.folder.glob(f"{_RANKS_FOLDER}/*.lock"):
             with _held(path, wait=False) as held:
@@ -192,8 +192,8 @@ class Workspace:
             sync(self.target.parent)
         self.remove()
 
-    def _busy(self) -> BuildError:
-        return BuildError(f"{self.target}: another process is building this index; wait for it to finish")
+    def _busy(self) -> BusyError:
+        return BusyError(f"{self.target}: another process is building this index; wait for it to finish")
 
 
 @contextmanager
