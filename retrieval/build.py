@@ -23,7 +23,7 @@ from configs.durable import publish, sync
 from retrieval.clean import Cleaner
 from retrieval.encoder import Encoder, Vectors
 from retrieval.manifest import CorpusSummary, Manifest, RowRange, StoredType, differences
-from retrieval.passage import BuildError, Passage, ShardsMissingError
+from retrieval.passage import BuildError, Passage, ShardsMissingError, UnfinishedError
 from retrieval.plan import Plan, manifest_of_texts, release, settled, unfinished, with_shards
 from retrieval.progress import Meter, Progress
 from retrieval.shards import done_shard, mark_done, write_shard
@@ -63,8 +63,9 @@ def build_index(
 
     Raises:
         BusyError: another process is building this index.
-        BuildError: the target exists and `overwrite` is false, or is not an index; an unfinished build of something else is in
-            the way; two passages of one corpus share an id; nothing is left to index; the encoder has no digest.
+        UnfinishedError: an unfinished build of something else is in the way.
+        BuildError: the target exists and `overwrite` is false, or is not an index; two passages of one corpus share an id;
+            nothing is left to index; the encoder has no digest.
         VectorError: the encoder gave NaN or infinity, or numbers that are too large for float16.
         RetrievalError: whatever the passages' source or the encoder raises; the target is then as it was.
     """
@@ -256,7 +257,7 @@ class _Build:
 
     def _refuse(self, differing: str) -> None:
         if differing:
-            raise BuildError(
+            raise UnfinishedError(
                 f"{self.workspace.target}: an unfinished build of something else is in the way ({differing}). Finish it "
                 "with the command that began it, or ask for a fresh start"
             )

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from retrieval.clean import Cleaner
 from retrieval.encoder_spec import Arithmetic, EncoderSpec
 from retrieval.manifest import Corpus, CorpusSummary, Manifest, StoredType, differences, file_entry
-from retrieval.passage import BuildError, Passage
+from retrieval.passage import BuildError, Passage, UnfinishedError
 from retrieval.shards import Written, plan_ranges
 from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE
 from retrieval.workspace import Workspace
@@ -29,14 +29,14 @@ def unfinished(workspace: Workspace) -> Plan | None:
     """The plan of a build whose texts are complete, if there is one.
 
     Raises:
-        BuildError: another release left it.
+        UnfinishedError: another release left it.
     """
     if not (workspace.plan.exists() and workspace.index.exists()):
         return None
     try:
         return Plan.model_validate_json(workspace.plan.read_bytes())
     except ValidationError as error:
-        raise BuildError(
+        raise UnfinishedError(
             f"{workspace.target}: {workspace.plan} is not a plan that this release reads; ask for a fresh start"
         ) from error
 
