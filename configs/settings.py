@@ -181,6 +181,7 @@ class RetrieveSettings(Section):
     cached_hits: Annotated[int, Field(ge=0, description="Passages kept in remembered answers; 0: no cache.")] = 50_000
     max_queries: Annotated[int, Field(ge=1, description="Queries in one request.")] = 1024
     max_topk: Annotated[int, Field(ge=1, description="Passages per query.")] = 100
+    max_passages: Annotated[int, Field(ge=1, description="Passages in one answer: its queries times topk.")] = 10_240
     max_body_bytes: Annotated[int, Field(ge=1024, description="Size of one request body.")] = 8_000_000
     deadline_s: Annotated[
         float, Field(gt=0, description="Seconds after which a search is given up with 503; callers may ask for less.")

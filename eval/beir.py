@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from retrieval.clean import likeness
 from retrieval.passage import Passage, SourceError
 from retrieval.sources import read
 
@@ -28,19 +29,21 @@ class Benchmark:
         int  # queries left out because no document is judged relevant: no ranking of these is better than another
     )
     merged: int  # documents that had the text of an earlier one
+    blank: int  # documents that say nothing, which no profile can find; judged ones count as relevant all the same
 
 
 def read_beir(folder: Path) -> Benchmark:
     """Read a benchmark.
 
-    Documents with the same text are merged into the first of them: an index keeps a text once. A document that was judged more
-    than once for a query, itself or merged, has the best of its grades.
+    Documents with the same text, by the cleaner's measure, are merged into the first of them: an index keeps a text once. A
+    document that was judged more than once for a query, itself or merged, has the best of its grades. A document that is
+    all title has it for its text. So a build that keeps all (`clean.KEEP_ALL`) drops none of the documents.
 
     Raises:
         SourceError: a file is missing or unreadable, a line is not what it should be, or a judgment names an unknown query or
             document; the message names file, line and field.
     """
-    documents, first = _merged(read(str(_file(folder, "corpus.jsonl", "corpus.jsonl.gz"))))
+    documents, first, blank = _merged(read(str(_file(folder, "corpus.jsonl", "corpus.jsonl.gz"))))
     if not documents:
         raise SourceError(f"{folder}: the corpus has no document")
     queries = _queries(_file(folder, "queries.jsonl", "queries.jsonl.gz"))
@@ -54,16 +57,21 @@ def read_beir(folder: Path) -> Benchmark:
         queries=answerable,
         grades=grades,
         unanswerable=len(queries) - len(answerable),
-        merged=len(first) - len(documents),
+        merged=len(first) - len(documents) - blank,
+        blank=blank,
     )
 
 
-def _merged(passages: Iterable[Passage]) -> tuple[tuple[Passage, ...], dict[str, str]]:
-    """The first passage of each text, and by the id of every passage the id of the one that stands for it."""
-    kept, first = dict[str, Passage](), dict[str, str]()
+def _merged(passages: Iterable[Passage]) -> tuple[tuple[Passage, ...], dict[str, str], int]:
+    """The first passage of each text, by the id of every passage the id of the one that stands for it, and how many are blank."""
+    kept, first, blank = dict[str, Passage](), dict[str, str](), 0
     for passage in passages:
-        first[passage.id] = kept.setdefault(passage.text, passage).id
-    return tuple(kept.values()), first
+        if not likeness(passage.text):
+            passage = passage.model_copy(update={"title": "", "text": passage.title})  # noqa: PLW2901
+        key = likeness(passage.text)
+        first[passage.id] = kept.setdefault(key, passage).id if key else passage.id
+        blank += not key
+    return tuple(kept.values()), first, blank
 
 
 def _queries(path: Path) -> dict[str, str]:

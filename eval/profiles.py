@@ -16,7 +16,7 @@ from retrieval.compress import compress
 from retrieval.compressed import CompressedIndex
 from retrieval.encoder import Encoder
 from retrieval.manifest import MANIFEST_FILE, Manifest
-from retrieval.passage import IndexCorruptError, IndexMismatchError
+from retrieval.passage import IndexCorruptError, IndexMismatchError, UnfinishedError
 from retrieval.progress import Progress
 from retrieval.ranker import Ranker
 from retrieval.shards import open_shards
@@ -52,11 +52,24 @@ def index_of(
             manifest.check_files(target)
             manifest.check_encoder(encoder.spec)
             return target, manifest
-        except IndexCorruptError:
-            pass  # it is ours to build again
-    return target, build_index(
-        benchmark.documents, encoder, target, cleaner=Cleaner(KEEP_ALL), overwrite=True, on_progress=on_progress
-    )
+        except (IndexCorruptError, IndexMismatchError):
+            pass  # damaged, or of another release: it is ours to build again
+
+    def build(fresh: bool) -> Manifest:
+        return build_index(
+            benchmark.documents,
+            encoder,
+            target,
+            cleaner=Cleaner(KEEP_ALL),
+            overwrite=True,
+            fresh=fresh,
+            on_progress=on_progress,
+        )
+
+    try:
+        return target, build(fresh=False)
+    except UnfinishedError:  # of another release, or encoded in other batches
+        return target, build(fresh=True)
 
 
 def ensure_words(folder: Path, manifest: Manifest) -> None:

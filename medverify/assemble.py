@@ -1,6 +1,7 @@
 """Putting a judge together from settings: the one place where names become models, indexes and engines."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,11 +9,11 @@ from configs.catalogue import CrossEncoderEntry, EncoderEntry, JudgeEntry
 from configs.resolve import ResolvedModel, resolve
 from configs.settings import STARTER, JudgeSettings, Settings
 from retrieval.build import build_index
-from retrieval.encoder import TransformerEncoder
+from retrieval.encoder import Encoder, TransformerEncoder
 from retrieval.encoder_spec import PRESETS
 from retrieval.local import LocalRetriever
 from retrieval.manifest import MANIFEST_FILE, Manifest
-from retrieval.passage import BuildError, EncoderError, IndexCorruptError, IndexMismatchError, Retriever
+from retrieval.passage import BusyError, EncoderError, IndexCorruptError, IndexMismatchError, Retriever
 from retrieval.remote import RemoteRetriever
 from retrieval.rerank import TransformerCrossEncoder
 from retrieval.serial import SerialRetriever
@@ -22,6 +23,8 @@ from verifier.judge import Judge, Mode
 from verifier.prompt import load_prompt
 
 Report = Callable[[str], None]
+
+_POLL_S = 0.5  # between two looks at an index that another process is building
 
 
 def load_judge(settings: Settings, report: Report = lambda _: None, *, reproducible: bool = False) -> Judge:
@@ -76,13 +79,13 @@ def load_retriever(settings: Settings, report: Report = lambda _: None) -> Retri
 def load_local(settings: Settings, report: Report = lambda _: None) -> LocalRetriever:
     """Open the index that the settings name, with the encoder that they name.
 
-    The starter index is built when it is first needed, and again when its corpus or the encoder is another than it was built
-    from. Any other index that does not match is refused.
+    The starter index is built when it is first needed, and again when it is damaged or when its corpus or the encoder is
+    another than it was built from. Any other index that does not match is refused.
     """
     folder = settings.index_folder
     encoder = load_encoder(settings, settings.retrieval.encoder, report)
-    if settings.retrieval.index == STARTER and not _is_current(folder, encoder):
-        build_starter(folder, encoder, report)
+    if settings.retrieval.index == STARTER:
+        ensure_starter(folder, encoder, report)
     report(f"opening the index {folder.name}")
     limits = settings.retrieve.model_dump(include={"max_waiting", "max_batch", "cached_hits"})
     how = settings.retrieval
@@ -100,23 +103,26 @@ def load_local(settings: Settings, report: Report = lambda _: None) -> LocalRetr
     )
 
 
-def build_starter(folder: Path, encoder: TransformerEncoder, report: Report) -> None:
-    """Build the index of the starter corpus."""
-    report("building the starter index, once")
-    try:
-        build_index(starter(), encoder, folder, overwrite=True, fresh=True)
-    except BuildError:
-        if not _is_current(folder, encoder):
-            raise  # else another process was faster: its index is as good
+def ensure_starter(folder: Path, encoder: Encoder, report: Report) -> None:
+    """See that the index of the starter corpus is there and whole; wait for another process that is building it."""
+    while not _is_current(folder, encoder):
+        try:
+            report("building the starter index, once")
+            build_index(starter(), encoder, folder, overwrite=True, fresh=True)
+            return
+        except BusyError:  # its index will be as good, and if it is killed, it is ours to build
+            report("waiting for another process to build the starter index")
+            time.sleep(_POLL_S)
 
 
-def _is_current(folder: Path, encoder: TransformerEncoder) -> bool:
+def _is_current(folder: Path, encoder: Encoder) -> bool:
     if not (folder / MANIFEST_FILE).exists():
         return False
     try:
         manifest = Manifest.load(folder)
         manifest.check_encoder(encoder.spec)
         manifest.check_corpus(starter())
+        manifest.check_files(folder)
     except (IndexMismatchError, IndexCorruptError):  # of another release, or damaged: it is ours to build again
         return False
     return True

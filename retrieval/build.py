@@ -13,37 +13,26 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from configs.durable import publish, sync
 from retrieval.clean import Cleaner
 from retrieval.encoder import Encoder, Vectors
-from retrieval.encoder_spec import Arithmetic, EncoderSpec
-from retrieval.manifest import Corpus, CorpusSummary, Manifest, RowRange, StoredType, differences, file_entry
-from retrieval.passage import BuildError, Passage, ShardsMissingError
+from retrieval.manifest import CorpusSummary, Manifest, RowRange, StoredType, differences
+from retrieval.passage import BuildError, Passage, ShardsMissingError, UnfinishedError
+from retrieval.plan import Plan, manifest_of_texts, release, settled, unfinished, with_shards
 from retrieval.progress import Meter, Progress
-from retrieval.shards import Written, done_shard, mark_done, plan_ranges, write_shard
-from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStore, TextStoreWriter
+from retrieval.shards import done_shard, mark_done, write_shard
+from retrieval.textstore import TextStore, TextStoreWriter
 from retrieval.workspace import Workspace
 
 SHARD_ROWS = 20_000  # what a killed process has to do again at most; 60 MB in float32 at 768 dimensions
 _BLOCK = 512  # passages handed to the encoder together, and between two reports of progress
 _PATIENCE_S = 600  # for rank 0 to start, after another rank did
-
-
-class Plan(BaseModel):
-    """What an unfinished build is going to be: how it is made, and its manifest without the vectors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    how: dict[str, Any]
-    manifest: Manifest
 
 
 def build_index(
@@ -73,15 +62,18 @@ def build_index(
     Memory: a shard of vectors, and what the cleaner remembers.
 
     Raises:
-        BuildError: the target exists and `overwrite` is false, or is not an index; another build is writing to it; an
-            unfinished build of something else is in the way; two passages of one corpus share an id; nothing is left to
-            index; the encoder has no digest.
+        BusyError: another process is building this index.
+        UnfinishedError: an unfinished build of something else is in the way.
+        BuildError: the target exists and `overwrite` is false, or is not an index; two passages of one corpus share an id;
+            nothing is left to index; the encoder has no digest.
         VectorError: the encoder gave NaN or infinity, or numbers that are too large for float16.
         RetrievalError: whatever the passages' source or the encoder raises; the target is then as it was.
     """
     build = _Build(Workspace(out_folder), encoder, cleaner or Cleaner(), dtype, shard_rows)
     with ExitStack() as held:
         with build.workspace.locked():
+            if not (fresh and overwrite) and (manifest := settled(build.workspace, build.how(), passages)):
+                return manifest
             plan = build.set_up(passages, held, overwrite=overwrite, fresh=fresh)
         build.encode(plan, plan.manifest.ranges, on_progress)
         return finish_index(out_folder, overwrite=overwrite)
@@ -102,8 +94,9 @@ def build_rank(
 ) -> Manifest | None:
     """Do the part of one of `world` processes that build an index together; all are given the same arguments.
 
-    Rank 0 reads `passages` and writes the texts, the others wait for them; each then encodes every `world`-th shard. Who is
-    done last puts the index in place and gets its manifest, the others get None. Otherwise as `build_index`.
+    Rank 0 reads `passages` and writes the texts, or sees that those of an interrupted build are the same; each time that it
+    does, every other rank may begin once, and whenever rank 0 is still at work. Each then encodes every `world`-th shard. Who
+    is done last puts the index in place and gets its manifest, the others get None. Otherwise as `build_index`.
     """
     if not 0 <= rank < world:
         raise BuildError(f"rank {rank} of {world}: expected a rank from 0 to {world - 1}")
@@ -112,12 +105,16 @@ def build_rank(
     with ExitStack() as held:
         if rank == 0:
             with workspace.locked(wait=True):
+                if manifest := settled(build.workspace, build.how(), passages):
+                    return manifest
                 plan = build.set_up(passages, held, overwrite=overwrite, fresh=False)
+                workspace.admit(range(1, world))
         else:
             plan = build.await_plan(rank, held, overwrite=overwrite)
         build.encode(plan, plan.manifest.ranges[rank::world], on_progress)
         with workspace.locked(wait=True):
             if not workspace.index.exists():
+                workspace.forget()
                 return Manifest.load(workspace.target)  # another rank was done a moment later, and first here
             return None if _missing(workspace, plan) else _put_in_place(workspace, plan)
 
@@ -131,7 +128,10 @@ def finish_index(out_folder: Path, *, overwrite: bool = False) -> Manifest:
     """
     workspace = Workspace(out_folder)
     with workspace.locked(wait=True):
-        plan = _unfinished(workspace)
+        if left := workspace.settled():
+            workspace.forget()
+            return left[0]
+        plan = unfinished(workspace)
         if plan is None:
             raise BuildError(f"{workspace.target}: there is no unfinished build of this index")
         workspace.check_target(overwrite)
@@ -159,33 +159,38 @@ class _Build:
         if not (self.encoder.spec.query_model.digest and self.encoder.spec.passage_model.digest):
             raise BuildError(f"encoder {self.encoder.spec.name} is not pinned: its spec has no weight digests")
         self.workspace.check_target(overwrite)
-        plan = None if fresh else _unfinished(self.workspace)
+        plan = None if fresh else unfinished(self.workspace)
         if plan is None:
             self.workspace.clear()
         held.enter_context(self.workspace.rank(0))
+        self.workspace.revoke()
         if plan is None:
             try:
                 return self._write_plan(passages)
             except BaseException:
                 self.workspace.remove()
                 raise
-        self._refuse(differences("build", plan.how, self._how(), "it has"))
+        self._refuse(differences("build", plan.how, self.how(), "it has"))
         corpus = CorpusSummary.of(passages).model_dump()
         self._refuse(differences("corpus", plan.manifest.corpus.model_dump(), corpus, "it has"))
         return plan
 
     def await_plan(self, rank: int, held: ExitStack, *, overwrite: bool) -> Plan:
-        """Take `rank` when rank 0 has written the texts."""
+        """Take `rank` when rank 0 has written the texts, or has seen that they are still those of its passages."""
         started = time.monotonic()
         while True:
             with self.workspace.locked(wait=True):  # which rank 0 holds as long as it writes
                 self.workspace.check_target(overwrite)
-                if plan := _unfinished(self.workspace):
-                    held.enter_context(self.workspace.rank(rank))
-                    self._refuse(differences("build", plan.how, self._how(), "it has"))
-                    return plan
+                if plan := unfinished(self.workspace):
+                    self._refuse(differences("build", plan.how, self.how(), "it has"))
+                    if self.workspace.admitted(rank):
+                        held.enter_context(self.workspace.rank(rank))
+                        return plan
             if time.monotonic() - started > _PATIENCE_S:
-                raise BuildError(f"{self.workspace.target}: rank 0 has not begun to write the texts; start it as well")
+                raise BuildError(
+                    f"{self.workspace.target}: rank 0 has not written the texts, or not seen that they are still those of "
+                    "its passages; start it as well"
+                )
             time.sleep(0.5)
 
     def encode(
@@ -233,13 +238,13 @@ class _Build:
         )
         for name in manifest.files:
             sync(folder / name)
-        plan = Plan(how=self._how(), manifest=manifest)
+        plan = Plan(how=self.how(), manifest=manifest)
         draft = self.workspace.plan.with_suffix(".draft")
         draft.write_text(plan.model_dump_json(), encoding="utf-8")
         publish(draft, self.workspace.plan)
         return plan
 
-    def _how(self) -> dict[str, Any]:
+    def how(self) -> dict[str, Any]:
         """All that decides the bytes, beside the passages."""
         return {
             "created_by": release(),
@@ -252,26 +257,10 @@ class _Build:
 
     def _refuse(self, differing: str) -> None:
         if differing:
-            raise BuildError(
+            raise UnfinishedError(
                 f"{self.workspace.target}: an unfinished build of something else is in the way ({differing}). Finish it "
                 "with the command that began it, or ask for a fresh start"
             )
-
-
-def _unfinished(workspace: Workspace) -> Plan | None:
-    """The plan of a build whose texts are complete, if there is one.
-
-    Raises:
-        BuildError: another release left it.
-    """
-    if not (workspace.plan.exists() and workspace.index.exists()):
-        return None
-    try:
-        return Plan.model_validate_json(workspace.plan.read_bytes())
-    except ValidationError as error:
-        raise BuildError(
-            f"{workspace.target}: {workspace.plan} is not a plan that this release reads; ask for a fresh start"
-        ) from error
 
 
 def blocks_of_like_length(offsets: NDArray[np.int64], part: RowRange) -> list[NDArray[np.int64]]:
@@ -290,53 +279,5 @@ def _put_in_place(workspace: Workspace, plan: Plan) -> Manifest:
     shards = [shard for part in plan.manifest.ranges if (shard := done_shard(workspace.done, part))]
     manifest = with_shards(plan.manifest, shards)
     manifest.save(workspace.index)
-    workspace.publish()
+    workspace.publish(manifest, plan.how)
     return manifest
-
-
-def manifest_of_texts(
-    folder: Path,
-    corpus: Corpus,
-    cleaner: Cleaner,
-    *,
-    spec: EncoderSpec,
-    arithmetic: Arithmetic | None,
-    dtype: StoredType,
-    shard_rows: int,
-) -> Manifest:
-    """The manifest of an index whose texts are written, without its vectors; `cleaner` is the one that cleaned `corpus`.
-
-    Raises:
-        BuildError: nothing is left of the corpus.
-    """
-    dropped = dict(cleaner.counts)
-    rows = corpus.passages - sum(dropped.values())
-    if rows == 0:
-        raise BuildError(f"nothing to index: of {corpus.passages} passages, dropped {dropped}")
-    return Manifest(
-        created_by=release(),
-        corpus=corpus,
-        cleaning=cleaner.options.model_dump(mode="json"),
-        dropped=dropped,
-        encoder=spec,
-        arithmetic=arithmetic,
-        dtype=dtype,
-        rows=rows,
-        ranges=plan_ranges(rows, shard_rows),
-        files={name: file_entry(folder / name) for name in (PASSAGES_FILE, OFFSETS_FILE)},
-    )
-
-
-def with_shards(manifest: Manifest, shards: Sequence[Written]) -> Manifest:
-    """A manifest that lacks the vectors, with all of them."""
-    vectors = {shard.part.file: shard.entry for shard in shards}
-    ranges = [shard.part for shard in shards]
-    return Manifest.model_validate(dict(manifest) | {"ranges": ranges, "files": {**manifest.files, **vectors}})
-
-
-def release() -> str:
-    """What writes manifests: the installed release, or `source` when run from a checkout that was never installed."""
-    try:
-        return f"medverify {metadata.version('medverify')}"
-    except metadata.PackageNotFoundError:
-        return "medverify source"

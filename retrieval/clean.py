@@ -44,6 +44,11 @@ class CleaningOptions(BaseModel):
 KEEP_ALL = CleaningOptions(min_characters=0, english_only=False, drop_flags=())
 
 
+def likeness(text: str) -> str:
+    """What two texts have in common that count as one; empty: there is nothing to see."""
+    return bare(normalized(text))
+
+
 class Cleaner:
     """Cleans one corpus, or several as one. Not for reuse: it remembers what it has seen."""
 
@@ -87,7 +92,7 @@ class Cleaner:
         unfit = self._unfit(passage, text)
         if unfit:
             return unfit
-        words = bare(text)
+        words = bare(text)  # the `likeness` of a text that is normalised already
         if not self._texts.add(fingerprint(words.encode())):
             return "duplicate"
         if self._near and not self._near.add(words):

@@ -8,6 +8,7 @@ import numpy as np
 
 from retrieval.passage import QueryError
 from retrieval.ranker import Ranker, Ranking
+from retrieval.stats import Histogram, Staged
 
 K = 60  # the paper's constant
 DEPTH = 32  # rows that are taken of each ranker
@@ -25,6 +26,9 @@ class HybridRanker:
     def __init__(self, rankers: Sequence[Ranker], depth: int = DEPTH) -> None:
         self._rankers = tuple(rankers)
         self._depth = depth
+        self.stages = dict[str, Histogram]()  # of rankers that say where their time goes; else one by the ranker's name
+        for ranker in self._rankers:
+            self.stages |= ranker.stages if isinstance(ranker, Staged) else {ranker.profile: Histogram()}
         parts = " ".join(ranker.digest for ranker in self._rankers)
         self.digest = hashlib.sha256(f"rrf k={K} depth={depth} {parts}".encode()).hexdigest()
 
@@ -37,8 +41,14 @@ class HybridRanker:
         """
         if k < 1:
             raise QueryError(f"k is {k}; expected at least 1")
-        columns = [ranker.rank(queries, self._depth) for ranker in self._rankers]
+        columns = [self._column(ranker, queries) for ranker in self._rankers]
         return [_cut(fuse(rankings), k) for rankings in zip(*columns, strict=True)]
+
+    def _column(self, ranker: Ranker, queries: Sequence[str]) -> list[Ranking]:
+        if isinstance(ranker, Staged):
+            return ranker.rank(queries, self._depth)
+        with self.stages[ranker.profile].timed():
+            return ranker.rank(queries, self._depth)
 
 
 def fuse(rankings: Sequence[Ranking]) -> Ranking:

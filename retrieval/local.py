@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
+from unicodedata import category
 
 from configs.settings import EXACT, Profile
 from retrieval.encoder import Encoder
 from retrieval.manifest import Manifest
-from retrieval.passage import Hit, IndexCorruptError, PartialAnswerError, QueryError
+from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, PartialAnswerError, QueryError
 from retrieval.profiles import open_ranker
 from retrieval.ranker import DenseRanker, MissingRowsError, Ranker, Ranking
 from retrieval.rerank import CrossEncoder
@@ -25,6 +26,8 @@ MAX_BATCH = 256  # beyond this a batch would only make its first caller wait
 CACHED_HITS = 50_000  # passages that cached answers may hold together: about 100 MB of text
 CACHED_PASSAGES = 4096  # decoded passages kept by row
 
+_UNSEEN = frozenset({"Cc", "Cf"})  # control and format characters, such as zero-width spaces
+
 _Key = tuple[str, str, str, int]  # digest, profile, query, k
 
 
@@ -35,6 +38,7 @@ class LocalRetriever:
         self,
         ranker: Ranker,
         texts: TextStore,
+        manifest: Manifest | None = None,
         *,
         max_waiting: int = MAX_WAITING,
         max_batch: int = MAX_BATCH,
@@ -43,10 +47,13 @@ class LocalRetriever:
         """Args:
         ranker: owned from now on; used by the worker thread only.
         texts: the passages that the ranker's rows stand for; closed with the retriever.
-        cached_hits: passages that remembered answers may hold together; 0 switches the cache off.
+        manifest: of the index that these are parts of, for those who want to know; None: of none.
+        cached_hits: passages that remembered answers may hold together, their queries counted as passages too; 0 switches the
+            cache off.
         """
         self._ranker = ranker
         self._texts = texts
+        self.manifest = manifest
         self._passage = lru_cache(CACHED_PASSAGES)(texts.get)
         self._cache = _Cache(cached_hits)
         self.stats = EngineStats()
@@ -75,12 +82,13 @@ class LocalRetriever:
         `backend` and `device` say what searches exact vectors, and where, as for `ExactIndex`.
 
         Raises:
-            IndexMismatchError: the encoder is not the one that built the index, or the profile needs a part that it has not.
+            IndexMismatchError: the encoder is not the one that built the index, the profile needs a part that it has not, or
+                the index was replaced while it was opened.
             IndexCorruptError: a file is missing or damaged.
             EncoderError: a model cannot be loaded or used.
             BackendError: the back end or the device is not there, or has too little memory.
         """
-        ranker, texts = open_index(
+        ranker, texts, manifest = open_index(
             folder,
             encoder,
             profile,
@@ -90,7 +98,7 @@ class LocalRetriever:
             device=device,
             verify=verify,
         )
-        return cls(ranker, texts, **limits)
+        return cls(ranker, texts, manifest, **limits)
 
     @property
     def digest(self) -> str:
@@ -163,23 +171,26 @@ class LocalRetriever:
 
     def _find(self, asks: list[Ask]) -> list["_Found"]:
         """Rank and read the texts, for the largest k that is asked for. The worker thread."""
-        queries = list(dict.fromkeys(query for query, _ in asks))
+        longest = dict[str, int]()  # the largest k of each query
+        for query, k in asks:
+            longest[query] = max(k, longest.get(query, 0))
+        queries = list(longest)
         missing, why = tuple[tuple[int, int], ...](), ""
         try:
             with self.stats.stages["rank"].timed():
-                rankings = self._ranker.rank(queries, max(k for _, k in asks))
+                rankings = self._ranker.rank(queries, max(longest.values()))
         except MissingRowsError as error:  # not raised here: it is not a query's fault, so trying them apart is no use
             rankings, missing, why = error.rankings, error.missing, str(error)
         with self.stats.stages["read"].timed():
-            hits = {query: self._hits(ranking) for query, ranking in zip(queries, rankings, strict=True)}
+            hits = {q: self._hits(ranking, longest[q]) for q, ranking in zip(queries, rankings, strict=True)}
         answers = [_Found(hits[query][:k], missing, why) for query, k in asks]
         for ask, answer in zip(asks, answers, strict=True):
             if not answer.missing:
                 self._cache.put(self._key(*ask), answer.hits)
         return answers
 
-    def _hits(self, ranking: Ranking) -> tuple[Hit, ...]:
-        pairs = zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)
+    def _hits(self, ranking: Ranking, k: int) -> tuple[Hit, ...]:
+        pairs = zip(ranking.rows[:k].tolist(), ranking.scores[:k].tolist(), strict=True)
         return tuple(
             Hit(passage=self._passage(row), score=score, rank=n) for n, (row, score) in enumerate(pairs, start=1)
         )
@@ -197,10 +208,10 @@ class _Found(NamedTuple):
 
 
 class _Cache:
-    """The answers used last, up to a number of hits over all of them."""
+    """The answers used last, up to a number of hits over all of them. An answer costs at least one, so that all are bounded."""
 
     def __init__(self, max_hits: int) -> None:
-        self._room = max_hits
+        self._limit = self._room = max_hits
         self._answers = OrderedDict[_Key, tuple[Hit, ...]]()
         self._lock = threading.Lock()
 
@@ -211,12 +222,24 @@ class _Cache:
             return self._answers.get(key)
 
     def put(self, key: _Key, hits: tuple[Hit, ...]) -> None:
+        cost = _cost(key, hits)
+        if cost > self._limit:
+            return
         with self._lock:
-            self._room += len(self._answers.pop(key, ()))
+            if key in self._answers:
+                self._room += _cost(key, self._answers.pop(key))
             self._answers[key] = hits
-            self._room -= len(hits)
+            self._room -= cost
             while self._room < 0:
-                self._room += len(self._answers.popitem(last=False)[1])
+                self._room += _cost(*self._answers.popitem(last=False))
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+
+def _cost(key: _Key, hits: Sequence[Hit]) -> int:
+    """In passages: the hits, and one for each thousand characters of the query that was begun."""
+    return len(hits) + 1 + len(key[2]) // 1000
 
 
 def open_index(
@@ -229,8 +252,8 @@ def open_index(
     backend: str = "auto",
     device: str = "auto",
     verify: bool = False,
-) -> tuple[Ranker, TextStore]:
-    """The ranker and the passages of an index folder; raises as `LocalRetriever.open`."""
+) -> tuple[Ranker, TextStore, Manifest]:
+    """The ranker, the passages and the manifest of an index folder; raises as `LocalRetriever.open`."""
     manifest = Manifest.load(folder)
     manifest.check_encoder(encoder.spec)
     manifest.check_files(folder, verify=verify)
@@ -252,23 +275,25 @@ def open_index(
         )
         if not isinstance(ranker, DenseRanker):  # which was tried when it was opened
             ranker.rank(["fever"], 1)
+        if Manifest.load(folder).digest != manifest.digest:  # the files above may be of both
+            raise IndexMismatchError(f"{folder}: the index was replaced while it was opened; open it again")
     except BaseException:
         texts.close()
         raise
-    return ranker, texts
+    return ranker, texts, manifest
 
 
 def check_query(query: object) -> None:
     """Refuse what cannot be searched for.
 
     Raises:
-        QueryError: not a string, empty or only spaces, over 10,000 characters, or not encodable as UTF-8.
+        QueryError: not a string, empty or nothing to be seen in it, over 10,000 characters, or not encodable as UTF-8.
     """
     if not isinstance(query, str):
         raise QueryError(f"the query is {type(query).__name__}; expected a string")
     if len(query) > MAX_QUERY_CHARS:
         raise QueryError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed")
-    if not query.strip():
+    if all(char.isspace() or category(char) in _UNSEEN for char in query):
         raise QueryError("the query is empty")
     try:
         query.encode()

@@ -239,12 +239,13 @@ def file_entry(path: Path) -> FileEntry:
 
 
 def differences(part: str, ours: dict[str, Any], given: dict[str, Any], whose: str) -> str:
-    """Each field that differs, what `ours` has and what was given; empty: none does."""
-    return "; ".join(
-        f"{part}.{field}: {whose} {ours[field]!r}, given was {given[field]!r}"
-        for field in ours
-        if ours[field] != given[field]
-    )
+    """Each field that differs or that only one side has, what `ours` has and what was given; empty: none does."""
+    told = [
+        (field, *(repr(side[field]) if field in side else "nothing" for side in (ours, given)))
+        for field in {**ours, **given}
+        if field not in ours or field not in given or ours[field] != given[field]
+    ]
+    return "; ".join(f"{part}.{field}: {whose} {had}, given was {got}" for field, had, got in told)
 
 
 def _canonical(content: Any) -> bytes:

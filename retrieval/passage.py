@@ -64,6 +64,14 @@ class BuildError(RetrievalError):
     """An index cannot be built; the target is as it was."""
 
 
+class BusyError(BuildError):
+    """Another process is building the same index."""
+
+
+class UnfinishedError(BuildError):
+    """An unfinished build of something else is in the way: it has to be finished, or thrown away with a fresh start."""
+
+
 class ShardsMissingError(BuildError):
     """An index cannot be put together yet: vectors have still to be computed; the message names the shards."""
 

@@ -1,7 +1,7 @@
 """Build an index from vectors that somebody else computed, such as NCBI's MedCPT vectors of PubMed.
 
-There is nothing to resume: a build that is killed leaves the target as it was, and the next one starts over, at the speed of
-the disk.
+There is little to resume: a build that is killed before its index is finished leaves the target as it was, and the next one
+starts over, at the speed of the disk.
 """
 
 from collections import deque
@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.build import SHARD_ROWS, manifest_of_texts, with_shards
+from retrieval.build import SHARD_ROWS
 from retrieval.clean import Cleaner
 from retrieval.encoder_spec import EncoderSpec
 from retrieval.manifest import CorpusSummary, Manifest, Parity, StoredType
 from retrieval.passage import BuildError, Passage, VectorError
+from retrieval.plan import manifest_of_texts, release, settled, with_shards
 from retrieval.shards import Written, plan_ranges, write_shard
 from retrieval.textstore import TextStoreWriter
 from retrieval.workspace import Workspace
@@ -52,18 +53,28 @@ def build_from_vectors(
     """
     if not (spec.query_model.digest and spec.passage_model.digest):
         raise BuildError(f"encoder {spec.name} is not pinned: its spec has no weight digests")
-    workspace = Workspace(out_folder)
+    workspace, cleaner = Workspace(out_folder), cleaner or Cleaner()
+    how: dict[str, Any] = {
+        "created_by": release(),
+        "cleaning": cleaner.options.model_dump(mode="json"),
+        "encoder": spec.recipe(),
+        "given": True,
+        "dtype": dtype,
+        "shard_rows": shard_rows,
+    }
     with workspace.locked():
+        if left := settled(workspace, how, (passage for passages, _ in blocks for passage in passages)):
+            return left
         workspace.check_target(overwrite)
         workspace.clear()
         try:
-            manifest = _write(workspace.index, blocks, spec, cleaner or Cleaner(), dtype=dtype, shard_rows=shard_rows)
+            manifest = _write(workspace.index, blocks, spec, cleaner, dtype=dtype, shard_rows=shard_rows)
             manifest = manifest.model_copy(update={"parity": parity})
             manifest.save(workspace.index)
-            workspace.publish()
         except BaseException:
             workspace.remove()
             raise
+        workspace.publish(manifest, how)
     return manifest
 
 

@@ -7,7 +7,9 @@ what a judge was shown must be what its id says.
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from time import monotonic
+from itertools import chain, count
+from math import isfinite
+from time import monotonic, sleep
 from typing import Any, NoReturn, Self
 
 import httpx2
@@ -52,20 +54,30 @@ class RemoteRetriever:
 
     @classmethod
     def connect(cls, url: str, *, timeout_s: float = 30.0, retries: int = 5) -> Self:
-        """Ask the server which index it holds. Blocks.
+        """Ask the server which index it holds, again and again where a search would be tried again. Blocks.
 
         Raises:
             UnavailableError: it does not answer, or not as a retrieval server does.
         """
-        address = url.rstrip("/") + "/info"
-        try:
-            reply = httpx2.get(address, timeout=timeout_s)
-            digest = reply.raise_for_status().json()["digest"]
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
-            raise UnavailableError(
-                f"{address} does not tell which index it holds ({error!r}); start one with `medverify retrieve serve`"
-            ) from error
-        return cls(url, str(digest), timeout_s=timeout_s, retries=retries)
+        address, ends = url.rstrip("/") + "/info", monotonic() + timeout_s
+        for attempt in count(1):
+            try:
+                reply = httpx2.get(address, timeout=max(ends - monotonic(), 0.001))
+                digest = reply.raise_for_status().json()["digest"]
+                if not isinstance(digest, str):
+                    raise TypeError(f"digest is {digest!r}")
+                break
+            except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
+                lost = isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.UnsupportedProtocol)
+                passing, wait_s = lost, _wait(attempt)
+                if isinstance(error, httpx2.HTTPStatusError):
+                    passing, wait_s = reply.status_code in _RETRIED, _wait(attempt, _retry_after(reply.headers))
+                if not passing or attempt > retries or monotonic() + wait_s >= ends:
+                    raise UnavailableError(
+                        f"{address} does not tell which index it holds ({error!r}); start one with `medverify retrieve serve`"
+                    ) from error
+            sleep(wait_s)
+        return cls(url, digest, timeout_s=timeout_s, retries=retries)
 
     @property
     def digest(self) -> str:
@@ -78,7 +90,8 @@ class RemoteRetriever:
         Raises:
             QueryError: the query is empty, not a string or too long, or k is out of range.
             DeadlineError: no answer in time.
-            OverloadedError, UnavailableError: the server was busy, or could not be reached, at every try.
+            OverloadedError, UnavailableError: the server was busy, or could not be reached or had no index, at every try.
+            PartialAnswerError: it could not search all rows, at every try.
             IndexMismatchError: the server holds another index now.
             RetrievalError: anything else that keeps a true answer from being given.
         """
@@ -93,12 +106,16 @@ class RemoteRetriever:
         if not queries:
             return []
         allowed_s = min(deadline_s or self._timeout_s, self._timeout_s)
+        failures = list[RetrievalError]()
         try:
             async with asyncio.timeout(allowed_s):
-                reply = await self._ask(list(queries), k, allowed_s)
+                reply = await self._ask(list(queries), k, allowed_s, failures)
         except TimeoutError as error:
-            raise DeadlineError(f"{self._url}: no answer within {allowed_s:g} s") from error
-        return self._read(reply, len(queries))
+            told = f"; the last try: {failures[-1]}" if failures else ""
+            raise DeadlineError(f"{self._url}: no answer within {allowed_s:g} s{told}") from (
+                failures[-1] if failures else error
+            )
+        return self._read(reply, len(queries), k)
 
     async def aclose(self) -> None:
         """Close the connections. May be called more than once."""
@@ -106,16 +123,25 @@ class RemoteRetriever:
             await self._client.aclose()
         self._client = None
 
-    async def _ask(self, queries: list[str], k: int, allowed_s: float) -> httpx2.Response:
-        """One request, tried again after a lost connection or a passing trouble, with longer and longer random waits."""
-        client, ends = self._connected(), monotonic() + allowed_s
-        failure = RetrievalError("")
+    async def _ask(
+        self, queries: list[str], k: int, allowed_s: float, failures: list[RetrievalError]
+    ) -> httpx2.Response:
+        """One request, tried again after a lost connection or a passing trouble, with longer and longer random waits.
+
+        Args:
+            failures: of each try that was in vain; appended to.
+
+        Raises:
+            TimeoutError: the next try would be too late.
+            RetrievalError: the last failure, once there are no more tries.
+        """
+        client, ends, asked_s = self._connected(), monotonic() + allowed_s, 0.0
         for attempt in range(self._retries + 1):
             if attempt:
-                backoff = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt) * random.uniform(0.5, 1)  # noqa: S311
-                asked = failure.retry_after_s if isinstance(failure, OverloadedError) else 0.0
-                # Never sooner than the server asks, and not all callers at the same moment.
-                await asyncio.sleep(asked * random.uniform(1, 1.25) + backoff)  # noqa: S311
+                wait_s = _wait(attempt, asked_s)
+                if monotonic() + wait_s >= ends:
+                    raise TimeoutError
+                await asyncio.sleep(wait_s)
             body = {
                 "queries": queries,
                 "topk": k,
@@ -126,27 +152,46 @@ class RemoteRetriever:
             try:
                 reply = await client.post("/retrieve", json=body)
             except httpx2.TransportError as error:
-                failure = UnavailableError(f"{self._url}: {type(error).__name__}: {error}")
+                failures.append(UnavailableError(f"{self._url}: {type(error).__name__}: {error}"))
+                asked_s = 0.0
                 continue
             if reply.status_code not in _RETRIED:
                 return reply
-            failure = self._passing(reply)
-        tries = self._retries + 1
-        if isinstance(failure, OverloadedError):
-            raise OverloadedError(f"{failure}; asked {tries} times", failure.retry_after_s)
-        raise type(failure)(f"{failure}; asked {tries} times")
+            failures.append(self._passing(reply))
+            asked_s = _retry_after(reply.headers)
+        failure = failures[-1]
+        failure.args = (f"{failure}; asked {self._retries + 1} times",)
+        raise failure
 
     def _passing(self, reply: httpx2.Response) -> RetrievalError:
         """What a status means that may be another one soon."""
         message = f"{self._url}: {_described(reply)}"
         if reply.status_code == _BUSY:
-            return OverloadedError(message, _retry_after(reply.headers))
+            try:
+                fields = reply.json()
+                kind = fields["type"].removeprefix("urn:medverify:problem:")
+                if kind == "rows-missing":
+                    return PartialAnswerError(message, fields["missing_rows"], [])
+            except (ValueError, KeyError, TypeError, AttributeError):
+                kind = ""  # another server's, or a proxy's
+            match kind:
+                case "deadline":
+                    return DeadlineError(message)
+                case "unavailable":
+                    return UnavailableError(message)
+                case _:
+                    return OverloadedError(message, _retry_after(reply.headers))
         return UnavailableError(message) if reply.status_code in (502, 504) else RetrievalError(message)
 
-    def _read(self, reply: httpx2.Response, count: int) -> list[list[Hit]]:
+    def _read(self, reply: httpx2.Response, count: int, k: int) -> list[list[Hit]]:
         if reply.status_code != 200:
             self._refuse(reply)
-        found = reply.headers.get("X-Index-Digest", self._digest)
+        found = reply.headers.get("X-Index-Digest")
+        if found is None:
+            raise IndexMismatchError(
+                f"{self._url}: the answer does not say which index gave it (no header X-Index-Digest); let proxies pass "
+                "that header on"
+            )
         if found != self._digest:
             raise IndexMismatchError(
                 f"{self._url}: the index was {self._digest} and is {found} now; restart what uses it, so that its "
@@ -165,6 +210,11 @@ class RemoteRetriever:
             raise RetrievalError(
                 f"{self._url}: {count} queries were answered with {len(hits)} lists, {sum(not h for h in hits)} of them empty"
             )
+        if (most := max(map(len, hits), default=0)) > k:
+            raise RetrievalError(f"{self._url}: {k} passages were asked for and {most} came")
+        scores = [[hit.score for hit in found] for found in hits]
+        if not all(map(isfinite, chain(*scores))) or any(marks != sorted(marks, reverse=True) for marks in scores):
+            raise RetrievalError(f"{self._url}: the passages are not ordered by their scores")
         return hits
 
     def _refuse(self, reply: httpx2.Response) -> NoReturn:
@@ -193,6 +243,12 @@ def _described(reply: httpx2.Response) -> str:
     except (ValueError, KeyError, TypeError):
         detail = reply.text
     return f"HTTP {reply.status_code}: {detail!s:.300}"
+
+
+def _wait(attempt: int, asked_s: float = 0.0) -> float:
+    """Seconds before a try: never sooner than the server asks, and not all callers at the same moment."""
+    backoff = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**attempt) * random.uniform(0.5, 1)  # noqa: S311
+    return asked_s * random.uniform(1, 1.25) + backoff  # noqa: S311
 
 
 def _retry_after(headers: httpx2.Headers) -> float:

@@ -13,6 +13,7 @@ from retrieval.encoder_spec import weights_digest
 from retrieval.model_loader import Loaded, load_model, pick_device
 from retrieval.passage import EncoderError, Passage, QueryError
 from retrieval.ranker import Ranker, Ranking
+from retrieval.stats import Histogram, Staged
 from retrieval.textstore import TextStore
 
 DEPTH = 32  # passages that are read for each query
@@ -99,6 +100,11 @@ class RerankRanker:
         texts: of the index that `base` searches; stays the caller's to close.
         """
         self._base, self._cross_encoder, self._texts, self._depth = base, cross_encoder, texts, depth
+        self.stages = {
+            **(base.stages if isinstance(base, Staged) else {}),
+            "candidates": Histogram(),
+            "rerank": Histogram(),
+        }
         self.digest = hashlib.sha256(f"rerank depth={depth} {base.digest} {cross_encoder.digest}".encode()).hexdigest()
 
     def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
@@ -113,9 +119,12 @@ class RerankRanker:
         if not queries:
             return []
         found = [ranking.rows for ranking in self._base.rank(queries, self._depth)]
-        passages = {row: self._texts.get(row) for row in np.unique(np.concatenate(found)).tolist()}
+        with self.stages["candidates"].timed():
+            passages = {row: self._texts.get(row) for row in np.unique(np.concatenate(found)).tolist()}
         pairs = [(query, passages[row]) for query, rows in zip(queries, found, strict=True) for row in rows.tolist()]
-        scores = np.split(self._cross_encoder.score(pairs), np.cumsum([len(rows) for rows in found])[:-1])
+        with self.stages["rerank"].timed():
+            scored = self._cross_encoder.score(pairs)
+        scores = np.split(scored, np.cumsum([len(rows) for rows in found])[:-1])
         return [_ordered(rows, marks, k) for rows, marks in zip(found, scores, strict=True)]
 
 

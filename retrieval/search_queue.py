@@ -58,6 +58,7 @@ class SearchQueue(Generic[T]):
         self._waiting: dict[Ask, _Search[T]] = {}
         self._working: dict[Ask, _Search[T]] = {}
         self._closed = False
+        self._why = "the retriever was closed"
         self._seconds_per_search = 0.01  # running mean; for Retry-After
         self._worker = threading.Thread(target=self._run, name="search", daemon=True)
         self._worker.start()
@@ -96,14 +97,14 @@ class SearchQueue(Generic[T]):
             abandoned = list(self._waiting.values())
             self._waiting.clear()
             self._changed.notify_all()
-        self._deliver(abandoned, error=_closed())
+        self._deliver(abandoned, error=UnavailableError(self._why))
         self._worker.join()
 
     def _admit(self, request: _Request[T], queries: Sequence[str], k: int) -> list[_Search[T]]:
         searches = []
         with self._changed:
             if self._closed:
-                raise _closed()
+                raise UnavailableError(self._why)
             flying = [self._waiting.get((query, k)) or self._working.get((query, k)) for query in queries]
             new = len({query for query, search in zip(queries, flying, strict=True) if search is None})
             if len(self._waiting) + new > self._max_waiting:
@@ -143,12 +144,21 @@ class SearchQueue(Generic[T]):
                     self._stats.abandoned += 1
 
     def _run(self) -> None:
-        """Answer batch after batch. The worker thread."""
-        while batch := self._next_batch():
-            started = perf_counter()
-            self._answer(batch)
-            elapsed = (perf_counter() - started) / len(batch)
-            self._seconds_per_search += 0.1 * (elapsed - self._seconds_per_search)
+        """Answer batch after batch. The worker thread; when it ends, for whatever reason, nobody is left waiting for it."""
+        try:
+            while batch := self._next_batch():
+                started = perf_counter()
+                self._answer(batch)
+                elapsed = (perf_counter() - started) / len(batch)
+                self._seconds_per_search += 0.1 * (elapsed - self._seconds_per_search)
+        finally:
+            with self._changed:
+                if not self._closed:
+                    self._why = "the search thread has died (see the log); start the process again"
+                self._closed = True
+                left = [*self._working.values(), *self._waiting.values()]
+                self._waiting.clear()
+            self._deliver(left, error=UnavailableError(self._why))
 
     def _next_batch(self) -> list[_Search[T]]:
         """Wait for searches and take what is there, up to the bound; empty once the queue is closed."""
@@ -168,16 +178,28 @@ class SearchQueue(Generic[T]):
         """Work on a batch. If it fails, its halves are tried: one bad query fails only its own callers."""
         try:
             answers = self._work([search.ask for search in batch])
-        except Exception as error:  # noqa: BLE001  the thread's edge: whatever it is belongs to the callers
+            if len(answers) != len(batch):
+                raise RetrievalError(f"{len(batch)} searches were answered with {len(answers)} results")
+        except BaseException as error:  # noqa: BLE001  the thread's edge: a library's panic belongs to the callers as well
             if len(batch) == 1:
                 self._stats.failed += 1
                 self._deliver(batch, error=error if isinstance(error, RetrievalError) else _failure(error))
             else:
                 middle = len(batch) // 2
-                self._answer(batch[:middle])
-                self._answer(batch[middle:])
+                for half in (batch[:middle], batch[middle:]):
+                    if wanted := self._still_wanted(half):
+                        self._answer(wanted)
         else:
             self._deliver(batch, answers)
+
+    def _still_wanted(self, batch: list[_Search[T]]) -> list[_Search[T]]:
+        """Without the searches whose callers have all left; these are taken out, so that nobody joins them any more."""
+        with self._changed:
+            for search in batch:
+                if not search.wanted:
+                    self._working.pop(search.ask, None)
+                    self._stats.abandoned += 1
+            return [search for search in batch if search.wanted]
 
     def _deliver(
         self, batch: list[_Search[T]], answers: list[T] | None = None, *, error: Exception | None = None
@@ -204,16 +226,20 @@ def _settle(requests: list[_Request[T]], error: Exception | None) -> None:
         if request.future.done():  # cancelled, too late, or failed by another of its searches
             continue
         if error is not None:
-            request.future.set_exception(error)
+            request.future.set_exception(_own(error))
         else:
             request.future.set_result(request.answers)
 
 
-def _closed() -> UnavailableError:
-    return UnavailableError("the retriever was closed")
+def _own(error: Exception) -> Exception:
+    """A copy for one caller: whoever raises an exception writes into it, so no two tasks may raise the same one."""
+    own = type(error).__new__(type(error), *error.args)
+    own.__dict__.update(vars(error))
+    own.__cause__ = error.__cause__
+    return own.with_traceback(error.__traceback__)
 
 
-def _failure(error: Exception) -> RetrievalError:
+def _failure(error: BaseException) -> RetrievalError:
     failure = RetrievalError(f"the search failed: {error!r}")
     failure.__cause__ = error
     return failure

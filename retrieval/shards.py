@@ -78,11 +78,16 @@ def mark_done(folder: Path, shard: Written) -> None:
 
 
 def done_shard(folder: Path, part: RowRange) -> Written | None:
-    """What the done marker of a range says about its shard; None: it has still to be written."""
+    """What the done marker of a range says about its shard; None: it has still to be written.
+
+    Args:
+        part: as planned, without a length of the longest vector. A marker of other rows stands for another plan's shard.
+    """
     try:
-        return Written.model_validate_json(_marker(folder, part).read_bytes())
+        shard = Written.model_validate_json(_marker(folder, part).read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
+    return shard if shard.part.model_copy(update={"longest": None}) == part else None
 
 
 def _marker(folder: Path, part: RowRange) -> Path:

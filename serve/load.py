@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 Ask = Callable[[str], Awaitable[str]]  # a query to the outcome's name: "200" for an answer, anything else for an error
 
+PAUSE_S = 0.01  # after an error
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
@@ -52,6 +53,8 @@ async def run_load(clients: Sequence[Ask], queries: Iterator[str], seconds: floa
             load.outcomes[outcome] += 1
             if outcome == "200":
                 load.latencies.append(perf_counter() - asked)
+            else:  # a refusal may come at once: others must have their turn
+                await asyncio.sleep(PAUSE_S)
             if perf_counter() - started > seconds:
                 return
 
@@ -61,11 +64,22 @@ async def run_load(clients: Sequence[Ask], queries: Iterator[str], seconds: floa
 
 
 class Connection(asyncio.Protocol):
-    """One kept-alive HTTP/1.1 connection to a `/retrieve`; light, so that the measuring costs little of the machine."""
+    """One kept-alive HTTP/1.1 connection to a `/retrieve`; light, so that the measuring costs little of the machine.
+
+    One that is lost is made anew for the next search.
+    """
 
     def __init__(self, url: str, k: int) -> None:
+        """Nothing is sent yet.
+
+        Raises:
+            ValueError: not the address of a server.
+        """
         parts = urlsplit(url)
-        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r}: expected an address such as http://127.0.0.1:8081")
+        self._tls = parts.scheme == "https"
+        self._host, self._port = parts.hostname, parts.port or (443 if self._tls else 80)
         self._head = f"POST {parts.path.rstrip('/')}/retrieve HTTP/1.1\r\nHost: {parts.netloc}\r\n"
         self._k = k
         self._buffer = bytearray()
@@ -74,7 +88,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     async def __aenter__(self) -> Self:
-        await asyncio.get_running_loop().create_connection(lambda: self, self._host, self._port)
+        await self._connect()
         return self
 
     async def __aexit__(
@@ -83,17 +97,21 @@ class Connection(asyncio.Protocol):
         if self._transport:
             self._transport.close()
 
+    async def _connect(self) -> None:
+        tls = True if self._tls else None
+        await asyncio.get_running_loop().create_connection(lambda: self, self._host, self._port, ssl=tls)
+
     async def ask(self, query: str) -> str:
         """Search; returns the status, or the name of the error that the connection ended with."""
         body = json.dumps({"queries": [query], "topk": self._k, "return_scores": True}).encode()
         head = f"{self._head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._buffer.clear()
-        self._end = 0
-        self._answer = asyncio.get_running_loop().create_future()
-        if self._transport is None or self._transport.is_closing():
-            return "ConnectionError"
-        self._transport.write(head.encode() + body)
         try:
+            if self._transport is None or self._transport.is_closing():
+                await self._connect()
+            self._buffer.clear()
+            self._end = 0
+            self._answer = asyncio.get_running_loop().create_future()
+            cast(asyncio.Transport, self._transport).write(head.encode() + body)
             return (await self._answer)[9:12].decode()
         except OSError as error:
             return type(error).__name__

@@ -19,12 +19,12 @@ from configs.settings import RetrieveSettings
 from retrieval.encoder import Encoder, Vectors
 from retrieval.index import ExactIndex
 from retrieval.local import LocalRetriever
-from retrieval.manifest import Manifest
+from retrieval.manifest import ALWAYS_VERIFIED_BYTES, Manifest
 from retrieval.passage import IndexCorruptError, IndexMismatchError, RetrievalError
 from retrieval.ranker import DenseRanker
 from retrieval.sharded import Claim, Found, ShardedIndex, Span, spans
 from retrieval.shards import open_rows
-from retrieval.textstore import TextStore
+from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, TextStore
 from serve.retrieval import create_retrieval_app
 from serve.retrieval_schemas import RetrievalInfo
 
@@ -68,9 +68,11 @@ class ShardSearch:
         manifest = _manifest(folder, claim.digest)
         self._claim = claim
         self._folder = folder
-        vectors = open_rows(folder, manifest, *claim.span)
-        norms = [part.longest for part in manifest.overlapping(*claim.span)]
+        parts = manifest.overlapping(*claim.span)
+        vectors = open_rows(folder, manifest, *claim.span, verify=_small(manifest, [part.file for part in parts]))
+        norms = [part.longest for part in parts]
         self._index = ExactIndex(vectors, backend, device, norms=norms)
+        _manifest(folder, claim.digest)  # still the index whose files these are
         # The first search loads the back end and reads all rows: before this replica is asked, not while somebody waits.
         self._index.search(np.asarray(vectors[0][:1], dtype=np.float32), 1)
         # One thread owns the index. Calls wait for it off the event loop, which goes on answering health checks.
@@ -155,26 +157,18 @@ class Merger:
         encoder = load_encoder()
         manifest.check_encoder(encoder.spec)
         encoder.encode_queries(["fever"])  # loads the model before anybody waits for it
-        texts = TextStore(folder)
-        if len(texts) != manifest.rows:
-            raise IndexCorruptError(f"{folder}: {len(texts)} passages and {manifest.rows} rows; rebuild the index")
+        texts = open_texts(folder, manifest)
         reached = [(span, RayShard(handle, cluster.shard_replicas)) for span, handle in shards]
         index = ShardedIndex(digest, reached, manifest.encoder.dim, cluster.shard_deadline_s)
         self._retriever = LocalRetriever(
             DenseRanker(encoder, index, digest),
             texts,
+            manifest,
             max_waiting=settings.max_waiting,
             max_batch=settings.max_batch,
             cached_hits=settings.cached_hits,
         )
-        info = RetrievalInfo(
-            digest=digest,
-            profile=self._retriever.profile,
-            rows=manifest.rows,
-            manifest=manifest.model_dump(mode="json", exclude={"files"}),
-            version=version,
-        )
-        self._app = create_retrieval_app(self._retriever, settings, info)
+        self._app = create_retrieval_app(self._retriever, settings, RetrievalInfo.of(self._retriever, version))
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Ray Serve asks for what answers HTTP once the replica is made."""
@@ -226,6 +220,32 @@ def application(
 
 # A replica that does not answer for so long is replaced. The process's death is seen at once.
 _HEALTH = {"health_check_period_s": 5, "health_check_timeout_s": 15}
+
+
+def open_texts(folder: Path, manifest: Manifest) -> TextStore:
+    """Open the texts of an index whose vectors may be elsewhere, once they are the manifest's.
+
+    Raises:
+        IndexMismatchError: the index was replaced meanwhile.
+        IndexCorruptError: a file is missing, or is not what the manifest says.
+    """
+    names = (PASSAGES_FILE, OFFSETS_FILE)
+    for name in names:
+        manifest.check_file(folder, name, hashed=_small(manifest, names))
+    texts = TextStore(folder)
+    try:
+        if len(texts) != manifest.rows:
+            raise IndexCorruptError(f"{folder}: {len(texts)} passages and {manifest.rows} rows; rebuild the index")
+        _manifest(folder, manifest.digest)
+    except BaseException:
+        texts.close()
+        raise
+    return texts
+
+
+def _small(manifest: Manifest, names: Sequence[str]) -> bool:
+    """Whether files are hashed whenever they are opened, as those of a small index in one process are."""
+    return sum(manifest.files[name].size for name in names) < ALWAYS_VERIFIED_BYTES
 
 
 def _manifest(folder: Path, digest: str) -> Manifest:

@@ -1,7 +1,10 @@
 """The retrieval service: an index behind the routes that trainers' clients already call."""
 
-from collections.abc import AsyncIterator, Sequence
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -33,6 +36,7 @@ from serve.retrieval_schemas import (
     RetrievalInfo,
     RetrievalReady,
     Retrieve,
+    Retrieved,
     read_body,
     render,
     unusable,
@@ -40,6 +44,7 @@ from serve.retrieval_schemas import (
 from serve.schemas import Health
 from serve.tool import observe
 
+_log = logging.getLogger(__name__)
 _JSON = "application/json"
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
@@ -55,14 +60,15 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, info: RetrievalInfo) -> FastAPI:
     """Build the service around an opened index, which it closes when it stops."""
     metrics = RetrievalMetrics(retriever)
-    known = KnownRows(retriever)
+    known = KnownRows(retriever, deadline_s=settings.deadline_s)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         await retriever.aclose()
 
-    app = FastAPI(
+    app = _LabelledApp(
+        partial(Labelled, digest=retriever.digest, metrics=metrics),
         title="medverify retrieval",
         version=info.version,
         summary="Finds passages of a medical corpus. A research tool, not a medical device.",
@@ -70,14 +76,13 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
     )
     install(app)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
-    app.add_middleware(Labelled, digest=retriever.digest, metrics=metrics)
 
     @app.exception_handler(RetrievalError)
     async def failed(_: Request, error: RetrievalError) -> Response:
         return _problem(error)
 
     # Bodies are read and written as bytes: one pass of compiled code each.
-    @app.post("/retrieve", openapi_extra=_body(Retrieve), responses=_PROBLEMS)
+    @app.post("/retrieve", openapi_extra=_body(Retrieve), responses={200: {"model": Retrieved}, **_PROBLEMS})
     async def retrieve(request: Request) -> Response:
         """Find the best passages for one query or several. All are answered, or the request fails.
 
@@ -99,7 +104,8 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
                 request, retriever.search_many(queries, k, deadline_s=deadline_s)
             )
         except PartialAnswerError as error:
-            if not (settings.allow_partial if asked.partial is None else asked.partial):
+            allowed = settings.allow_partial if asked.partial is None else asked.partial
+            if not allowed or not all(error.hits):  # nothing at all is no part of an answer: the index is gone
                 raise
             found, missing = error.hits, error.missing
         return Response(render(found, asked.return_scores, missing), media_type=_JSON)
@@ -124,7 +130,7 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
         """The process is alive."""
         return Health()
 
-    @app.get("/ready", responses=_PROBLEMS)
+    @app.get("/ready", responses={503: _PROBLEMS[503]})
     async def ready() -> RetrievalReady:
         """Known passages come back when they are asked for; asked again when the last time is long ago."""
         try:
@@ -144,6 +150,17 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return app
+
+
+class _LabelledApp(FastAPI):
+    """All answers pass through `labelled`. Added middleware would not see those to errors that nobody foresaw."""
+
+    def __init__(self, labelled: Callable[[ASGIApp], ASGIApp], **fields: Any) -> None:
+        super().__init__(**fields)
+        self._labelled = labelled
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return self._labelled(super().build_middleware_stack())
 
 
 class Labelled:
@@ -174,27 +191,38 @@ def _check_size(queries: int, k: int, settings: RetrieveSettings) -> None:
         detail = f"topk is {k}; at most {settings.max_topk} are given"
         fault = {"field": "topk", "expected": f"at most {settings.max_topk}"}
         raise ServiceError(422, "invalid-request", "The request does not fit the schema", detail, errors=[fault])
+    if queries * k > settings.max_passages:
+        detail = (
+            f"{queries} queries with {k} passages each; at most {settings.max_passages} passages fit into one answer"
+        )
+        raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
 
 
 def _problem(error: RetrievalError) -> Response:
     """The error on the wire. Never 429, which some trainers take for the end, and never an empty result."""
+    detail = _FOLDERS.sub("…/", str(error))  # where files lie is for the log
     match error:
         case OverloadedError():
             wait = {"Retry-After": str(ceil(error.retry_after_s))}
-            return problem(503, "overloaded", "The service is busy", str(error), wait)
+            return problem(503, "overloaded", "The service is busy", detail, wait)
         case DeadlineError():
-            return problem(503, "deadline", "The answer is not there in time", str(error), {"Retry-After": "1"})
+            return problem(503, "deadline", "The answer is not there in time", detail, {"Retry-After": "1"})
         case PartialAnswerError():
             again = {"Retry-After": "5"}
             return problem(
-                503, "rows-missing", "Some rows cannot be searched", str(error), again, missing_rows=error.missing
+                503, "rows-missing", "Some rows cannot be searched", detail, again, missing_rows=error.missing
             )
         case UnavailableError():
-            return problem(503, "unavailable", "The service is not ready", str(error), {"Retry-After": "5"})
+            return problem(503, "unavailable", "The service is not ready", detail, {"Retry-After": "5"})
         case QueryError():
-            return problem(422, "invalid-request", "The query cannot be searched for", str(error))
+            return problem(422, "invalid-request", "The query cannot be searched for", detail)
         case _:
-            return problem(500, "retrieval-failed", "The search failed", str(error))
+            _log.error("the search failed", exc_info=error)
+            return problem(500, "retrieval-failed", "The search failed", detail)
+
+
+# All but the last part of an absolute path; not of a URL.
+_FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^\s/:;,'\"]+/)+")
 
 
 def _body(model: type[Retrieve] | type[Observe]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
+from retrieval.local import LocalRetriever
 from retrieval.passage import Hit, Passage, QueryError
 from serve.errors import ServiceError, unfit
 
@@ -55,6 +56,37 @@ class Retrieve(BaseModel):
     def asked(self) -> list[str]:
         """The queries, in either dialect."""
         return [self.query] if self.queries is None and self.query is not None else self.queries or []
+
+
+class Document(Passage):
+    """A passage as clients read it."""
+
+    contents: Annotated[str, Field(description="The title in the first line, then the text.")]
+
+
+class Found(BaseModel):
+    """One document of an answer, with `return_scores`."""
+
+    document: Document
+    score: float
+
+
+class Retrieved(BaseModel):
+    """An answer; describes what `render` writes."""
+
+    result: Annotated[
+        list[list[Found]] | list[list[Document]],
+        Field(description="A list for each query, best first; bare documents unless `return_scores`."),
+    ]
+    partial: Annotated[
+        Literal[True] | None, Field(description="Rows could not be searched; not there if all were.")
+    ] = None
+    missing_rows: Annotated[
+        list[tuple[int, int]] | None,
+        Field(
+            description="These rows, as ranges: the first, and the one behind the last; not there if all were searched."
+        ),
+    ] = None
 
 
 class Observe(BaseModel):
@@ -124,8 +156,22 @@ class RetrievalInfo(BaseModel):
     digest: Annotated[str, Field(description="Same digest, same answers; also in the header X-Index-Digest.")]
     profile: str
     rows: int
-    manifest: Annotated[dict[str, Any], Field(description="What the index is made of, without its list of files.")]
+    manifest: Annotated[dict[str, Any], Field(description="What the index is made of, without its lists of files.")]
     version: str
+
+    @classmethod
+    def of(cls, retriever: LocalRetriever, version: str) -> Self:
+        """Args:
+        version: of this package.
+        """
+        manifest = retriever.manifest
+        return cls(
+            digest=retriever.digest,
+            profile=retriever.profile,
+            rows=len(retriever.texts),
+            manifest=manifest.model_dump(mode="json", exclude={"files", "ranges"}) if manifest else {},
+            version=version,
+        )
 
 
 def read_body(model: type[M], body: bytes) -> M:

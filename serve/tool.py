@@ -12,9 +12,13 @@ from verifier.types import EvidencePassage
 
 Search = Callable[[Sequence[str]], Awaitable[list[list[Hit]]]]
 
+NOTHING_FOUND = "no passage has any of these words; search with other words"
+
 
 async def observe(request: Observe, search: Search) -> Observations:
-    """Run the search that each action ends in. What cannot be searched for is a refusal; an outage is an error for all.
+    """Run the search that each action ends in.
+
+    What cannot be searched for, or is not found, is a refusal; an outage is an error for all.
 
     Raises:
         RetrievalError: whatever the search raises. An outage is never an observation without evidence.
@@ -34,7 +38,10 @@ async def observe(request: Observe, search: Search) -> Observations:
         except QueryError as error:
             observations[place], valids[place] = Refusal(invalid_reason=str(error)), False
     for place, hits in zip(queries, await search(list(queries.values())), strict=True):
-        observations[place] = render_information(list(map(EvidencePassage.of, hits)))
+        if hits:
+            observations[place] = render_information(list(map(EvidencePassage.of, hits)))
+        else:  # an empty block would pass for evidence that there is none
+            observations[place], valids[place] = Refusal(invalid_reason=NOTHING_FOUND), False
     elapsed = (perf_counter() - started) * 1000
     return Observations(observations=observations, dones=dones, valids=valids, processing_time_ms=elapsed)
 

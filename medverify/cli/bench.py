@@ -41,12 +41,13 @@ def bench(
 ) -> None:
     """Load an index or a server with searches: queries a second, latencies, errors.
 
-    The answer cache of an index in this process is off. A server's is in force, but the queries are all different.
+    The answer cache of an index in this process is off. A server's is in force: it answers what --queries names more than once.
+    The pairs of headings are all different.
     """
     if (folder is None) == (url is None):
         fail("name either the folder of an index or --url")
-    numbers = [int(number) for number in clients.split(",") if number.strip().isdigit()]
-    if not numbers:
+    numbers = [int(number) if number.strip().isdecimal() else 0 for number in clients.split(",")]
+    if not all(numbers):
         fail(f"--clients: expected numbers such as 1,16,64, found {clients!r}")
     place = [f"retrieval.index={folder}"] if folder else []
     settings = settings_from(config, [*(overrides or []), *place, "retrieve.cached_hits=0"]).settings
@@ -54,6 +55,11 @@ def bench(
         from serve.load import Connection, run_load
 
         asked = _queries(queries)
+        if url:
+            try:
+                Connection(url, k)
+            except ValueError as error:
+                fail(f"--url: {error}")
 
         async def measure(retriever: "LocalRetriever | None") -> list[dict[str, float]]:
             rows = []

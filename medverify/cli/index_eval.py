@@ -89,8 +89,8 @@ def evaluate(
                 reports.append(measure(ranker, data, texts))
     if as_json:
         about = {"benchmark": data.name, "documents": manifest.rows, "queries": len(data.queries)}
-        about |= {"unanswerable": data.unanswerable, "merged": data.merged, "encoder": manifest.encoder.name}
-        about |= {"vectors": vectors}
+        about |= {"unanswerable": data.unanswerable, "merged": data.merged, "blank": data.blank}
+        about |= {"encoder": manifest.encoder.name, "vectors": vectors}
         print(json.dumps(about | {"profiles": [dataclasses.asdict(report) for report in reports]}))  # noqa: T201
         return
     _show(data, manifest.rows, f"{manifest.encoder.name}, vectors {vectors}", reports)
@@ -106,7 +106,8 @@ def _show(data: "Benchmark", rows: int, encoder: str, reports: list["ProfileRepo
             table.caption = f"{table.caption or ''} {report.profile}: nothing found for {report.nothing_found} queries."
     out.print(table)
     out.print(
-        f"{data.name}: {len(data.queries)} queries, {rows} documents ({data.merged} more have the text of one of these); "
+        f"{data.name}: {len(data.queries)} queries, {rows} documents ({data.merged} more have the text of one of these, "
+        f"{data.blank} are blank); "
         f"{data.unanswerable} queries without a relevant document are left out. Relevant: grade 1 and above; gain: the grade. "
         f"Encoder of dense, hybrid and rerank: {encoder}. Intervals from 1,000 draws of queries; queries in batches of 32.",
         highlight=False,

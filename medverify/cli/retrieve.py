@@ -42,17 +42,9 @@ def serve(
         with waiting("starting") as status:
             quiet_libraries()
             from medverify.assemble import load_local
-            from retrieval.manifest import Manifest
 
             retriever = load_local(settings, status.update)
-            manifest = Manifest.load(settings.index_folder)
-        info = RetrievalInfo(
-            digest=retriever.digest,
-            profile=retriever.profile,
-            rows=manifest.rows,
-            manifest=manifest.model_dump(mode="json", exclude={"files", "ranges"}),
-            version=__version__,
-        )
+        info = RetrievalInfo.of(retriever, __version__)
         err.print(f"index {info.digest[:12]}: {info.rows} passages, profile {info.profile}", highlight=False)
         uvicorn.run(
             create_retrieval_app(retriever, settings.retrieve, info),

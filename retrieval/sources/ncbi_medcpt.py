@@ -27,11 +27,11 @@ from retrieval.passage import IndexMismatchError, Passage, SourceError, VectorEr
 
 CORPUS = "pubmed"
 DIM = 768
-PARITY_SAMPLE = 64  # articles that are encoded again, of up to
-_PARITY_CHUNKS = 4
+PARITY_SAMPLE = 128  # articles that are encoded again, of all chunks: there are 38
 _MIN_COSINE, _MAX_DIFFERENCE = 0.999, 0.02  # for other hardware and half precision; all else is far outside
 _BLOCK = 4096  # articles
-_EMBEDS = re.compile(r"embeds_chunk_(\d+)\.npy")
+_FILES = ("embeds_chunk_{}.npy", "pmids_chunk_{}.json", "pubmed_chunk_{}.json")
+_NUMBERED = re.compile("|".join(name.replace(".", r"\.").format(r"(\d+)") for name in _FILES))
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 
 
@@ -51,18 +51,25 @@ class NcbiMedcptChunks:
         """List the chunks.
 
         Raises:
-            SourceError: there is none, or one lacks a file.
+            SourceError: there is none, or one of 0 up to the highest number that any file has lacks a file.
         """
         self._folder = folder
-        found = (_EMBEDS.fullmatch(path.name) for path in folder.glob("embeds_chunk_*.npy"))
+        there = {path.name for path in folder.glob("*_chunk_*")}
+        found = filter(None, map(_NUMBERED.fullmatch, there))
+        highest = max((int(match[match.lastindex or 0]) for match in found), default=-1)
         #: Numbers of the chunks, ascending.
-        self.numbers = tuple(sorted(int(match[1]) for match in found if match))
+        self.numbers = tuple(range(highest + 1))
         if not self.numbers:
-            raise SourceError(f"corpus ncbi-medcpt: {folder} has no embeds_chunk_*.npy")
-        for number in self.numbers:
-            for path in (self._pmids_path(number), self._articles_path(number)):
-                if not path.is_file():
-                    raise SourceError(f"corpus ncbi-medcpt: {path} is missing, which chunk {number} needs")
+            raise SourceError(f"corpus ncbi-medcpt: {folder} has no {_FILES[0].format('*')}")
+        missing = [
+            name.format(number) for number in self.numbers for name in _FILES if name.format(number) not in there
+        ]
+        if missing:
+            listed = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
+            raise SourceError(
+                f"corpus ncbi-medcpt: {folder} has files of chunk {highest}, but {listed} is missing; get it, or remove all "
+                "files of the chunks behind the last that is to be read"
+            )
 
     def chunk(self, number: int) -> Chunk:
         """PMIDs and vectors of a chunk.
@@ -137,12 +144,12 @@ class NcbiMedcptChunks:
 def prove_parity(chunks: NcbiMedcptChunks, encoder: Encoder, *, sample: int = PARITY_SAMPLE, seed: int = 0) -> Parity:
     """Encode a sample again and compare.
 
-    Up to 4 chunks are drawn, then articles of each that have an abstract, all by `seed`. Another pooling, another model or
-    swapped rows are far outside of the tolerance.
+    Articles that have an abstract are drawn by `seed`, at least one of each chunk that has any. Another pooling, another
+    model or swapped rows are far outside of the tolerance.
 
     Raises:
         IndexMismatchError: a vector of the sample is further from the fresh one than the tolerance, or has other dimensions.
-        SourceError: a chunk that cannot be used, or no article with an abstract in those drawn.
+        SourceError: a chunk that cannot be used, or no article with an abstract in any.
     """
     if encoder.spec.dim != DIM:
         raise IndexMismatchError(
@@ -172,11 +179,11 @@ def prove_parity(chunks: NcbiMedcptChunks, encoder: Encoder, *, sample: int = PA
 
 def _sample(chunks: NcbiMedcptChunks, size: int, draw: random.Random) -> tuple[list[Passage], NDArray[np.float64]]:
     """Articles with an abstract, and their ready vectors [n, 768]."""
-    drawn = sorted(draw.sample(chunks.numbers, min(_PARITY_CHUNKS, len(chunks.numbers))))
+    numbers = chunks.numbers
     passages, vectors = list[Passage](), list[NDArray[np.float64]]()
-    for place, number in enumerate(drawn):
+    for place, number in enumerate(numbers):
         chunk = chunks.chunk(number)
-        share = size // len(drawn) + (place < size % len(drawn))
+        share = max(1, size // len(numbers) + (place < size % len(numbers)))
         fit = (pair for pair in enumerate(chunks.articles(chunk)) if pair[1].text.strip())
         kept = list(islice(fit, share))
         for seen, pair in enumerate(fit, start=share + 1):  # so that each has the same chance, and few are in memory
@@ -185,7 +192,7 @@ def _sample(chunks: NcbiMedcptChunks, size: int, draw: random.Random) -> tuple[l
         passages += [passage for _, passage in kept]
         vectors.append(chunk.vectors[np.array([row for row, _ in kept], dtype=np.int64)].astype(np.float64))
     if not passages:
-        raise SourceError(f"ready vectors: chunks {drawn} have no article with an abstract to encode again")
+        raise SourceError("ready vectors: there is no article with an abstract to encode again")
     return passages, np.concatenate(vectors)
 
 

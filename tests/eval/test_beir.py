@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from eval.beir import read_beir
+from retrieval.clean import KEEP_ALL, Cleaner
 from retrieval.passage import SourceError
 
 CORPUS = [
@@ -40,6 +41,27 @@ def test_a_benchmark_is_read(folder: Path) -> None:
     assert data.queries == {"q1": "what is gout"}
     assert data.grades["q1"] == {"d1": 2, "d2": 0}
     assert (data.unanswerable, data.merged) == (2, 1)
+
+
+def test_documents_are_what_an_index_keeps(folder: Path) -> None:
+    more = [
+        {"_id": "d4", "title": "Spaced", "text": " uric\n\u00a0acid\u200b "},  # differs from d1 in nothing that is seen
+        {"_id": "d5", "title": "Only a title", "text": ""},
+        {"_id": "d6", "title": "", "text": " \n"},
+        {"_id": "d7", "title": "vitamin  D", "text": " "},
+    ]
+    with (folder / "corpus.jsonl").open("a") as stream:
+        stream.writelines(json.dumps(row) + "\n" for row in more)
+    (folder / "qrels.tsv").write_text(QRELS + "q1\td4\t3\nq2\td5\t1\nq2\td6\t1\nq3\td7\t2\n")
+    data = read_beir(folder)
+    assert [(document.id, document.title, document.text) for document in data.documents][2:] == [
+        ("d5", "", "Only a title")
+    ]
+    assert data.grades == {"q1": {"d1": 3, "d2": 0}, "q2": {"d2": 0, "d5": 1, "d6": 1}, "q3": {"d2": 2}}
+    assert (data.merged, data.blank) == (3, 1)
+    cleaner = Cleaner(KEEP_ALL)
+    assert [document.id for document in cleaner.kept(data.documents)] == ["d1", "d2", "d5"]
+    assert not any(cleaner.counts.values())
 
 
 def test_the_other_layout_is_the_same(folder: Path) -> None:

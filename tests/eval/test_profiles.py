@@ -1,6 +1,7 @@
 """The real parts: BM25 over the judged answers of LiveQA, and the command over a corpus of a few lines with a real encoder."""
 
 import json
+import shutil
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from eval.profiles import ensure_words, index_of, measure
 from retrieval.bm25 import Bm25Ranker
 from retrieval.encoder import Vectors
 from retrieval.encoder_spec import Arithmetic, EncoderSpec, ModelIdentity
-from retrieval.manifest import MANIFEST_FILE
+from retrieval.manifest import MANIFEST_FILE, Manifest
 from retrieval.passage import Passage
 from retrieval.ranker import Ranking
 from retrieval.textstore import TextStore
@@ -53,6 +54,7 @@ DATA = Benchmark(
     grades={"q1": {"d3": 2, "d1": 1}, "q2": {"d2": 1}},
     unanswerable=0,
     merged=0,
+    blank=0,
 )
 
 
@@ -77,6 +79,22 @@ def test_the_index_is_built_once_for_the_same_documents_and_encoder(tmp_path: Pa
     (folder / MANIFEST_FILE).write_text("{}")
     assert index_of(DATA, encoder, tmp_path) == (folder, manifest)
     assert encoder.encoded == 6
+
+
+@pytest.mark.parametrize("left", ['{"manifest": {"format": 1}, "digest": ""}', None])
+def test_what_another_release_or_an_interrupted_run_left_is_built_again(tmp_path: Path, left: str | None) -> None:
+    folder, manifest = index_of(DATA, CountingEncoder(), tmp_path)
+    if left is None:
+        shutil.rmtree(folder)
+    else:
+        (folder / MANIFEST_FILE).write_text(left)
+    broken = CountingEncoder()
+    broken.arithmetic = broken.arithmetic.model_copy(update={"batch_size": 64})
+    broken.encode_blocks = None  # type: ignore[assignment, method-assign]
+    with pytest.raises(TypeError):
+        index_of(DATA, broken, tmp_path)
+    assert index_of(DATA, CountingEncoder(), tmp_path) == (folder, manifest)
+    assert Manifest.load(folder) == manifest
 
 
 def test_figures_are_means_over_queries(tmp_path: Path) -> None:

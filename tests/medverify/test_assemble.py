@@ -1,16 +1,23 @@
 """Names become models and indexes."""
 
 import shutil
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from configs.load import load_settings
-from medverify.assemble import load_encoder, load_judge, load_retriever
+from medverify import assemble
+from medverify.assemble import ensure_starter, load_encoder, load_judge, load_retriever
 from retrieval import manifest as manifests
 from retrieval.clean import KEEP_ALL, Cleaner
+from retrieval.encoder import Vectors
 from retrieval.manifest import Manifest
-from retrieval.passage import BackendError, EncoderError, IndexCorruptError, IndexMismatchError
+from retrieval.passage import BackendError, EncoderError, IndexCorruptError, IndexMismatchError, Passage
+from retrieval.sources import starter
 from verifier.engines.base import EngineError
 
 pytest.importorskip("torch")
@@ -37,10 +44,43 @@ def test_a_folder_needs_a_recipe(tmp_path: Path) -> None:
     assert named.spec.query_model.digest == known.spec.query_model.digest
 
 
+def test_a_starter_index_is_built_by_one_and_again_when_it_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assemble, "starter", lambda: islice(starter(), 20))  # enough, and soon encoded
+    encoder = load_encoder(settings(tmp_path), "minilm-l6", lambda _: None)
+    folder, told, begun, waiting = tmp_path / "starter", list[str](), Event(), Event()
+    encode = encoder.encode_blocks
+
+    def held(blocks: Iterable[Sequence[Passage]]) -> Generator[Vectors, None, None]:
+        begun.set()
+        waiting.wait(60)
+        yield from encode(blocks)
+
+    def tell(message: str) -> None:
+        told.append(message)
+        if "waiting" in message:
+            waiting.set()
+
+    monkeypatch.setattr(encoder, "encode_blocks", held)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ensure_starter, folder, encoder, lambda _: None)
+        assert begun.wait(60)
+        ensure_starter(folder, encoder, tell)
+        first.result()
+    assert told[:2] == ["building the starter index, once", "waiting for another process to build the starter index"]
+    manifest = Manifest.load(folder)
+    for name in ("vectors/00000.npy", "passages.jsonl"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[:-1])
+        ensure_starter(folder, encoder, told.append)
+        assert (folder / name).read_bytes() == whole
+        assert Manifest.load(folder) == manifest
+
+
 def test_an_index_of_another_corpus_is_no_starter_index(repository: Path, tmp_path: Path) -> None:
     """A starter index that no longer fits is built again; any other index is refused."""
     from retrieval.build import build_index
-    from retrieval.passage import Passage
 
     encoder = load_encoder(settings(tmp_path), "minilm-l6", lambda _: None)
     stale = build_index(

@@ -55,6 +55,7 @@ def test_an_index_is_served_and_a_judge_searches_it(
         info = httpx2.get(f"{url}/info").json()
         assert info["manifest"]["encoder"]["name"] == "minilm-l6"
         assert info["rows"] == info["manifest"]["rows"]
+        assert not {"files", "ranges"} & set(info["manifest"])  # thousands of lines at PubMed's size
 
         retriever = load_retriever(Settings(retrieval=RetrievalSettings(index=url)))
         assert isinstance(retriever, RemoteRetriever)
@@ -87,6 +88,9 @@ def test_an_index_is_loaded_in_this_process(folder: Path, cli: Callable[..., Any
         ((), "either the folder of an index or --url"),
         (("x", "--url", "http://x"), "either the folder of an index or --url"),
         (("x", "--clients", "many"), "--clients"),
+        (("x", "--clients", "1,sixteen"), "found '1,sixteen'"),
+        (("x", "--clients", "1,0"), "found '1,0'"),
+        (("--url", "localhost:8081"), "expected an address such as http://"),
     ],
 )
 def test_what_cannot_be_benched(cli: Callable[..., Any], arguments: tuple[str, ...], complaint: str) -> None:

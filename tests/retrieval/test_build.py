@@ -267,6 +267,58 @@ def test_ranks_at_the_same_time(tmp_path: Path, encoder: FakeEncoder) -> None:
     assert contents(target) == contents(tmp_path / "alone")
 
 
+def test_no_rank_goes_on_with_the_texts_of_a_corpus_that_has_changed(
+    tmp_path: Path, encoder: FakeEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retrieval.build._PATIENCE_S", 0)
+    target = tmp_path / "index"
+    assert build_rank(passages(), encoder, target, 0, 2, shard_rows=100) is None
+    with pytest.raises(RuntimeError, match="out of memory"):
+        build_rank(passages(), StoppingEncoder(0), target, 1, 2, shard_rows=100)
+    for _ in range(2):  # whoever comes first
+        with pytest.raises(BuildError, match=r"rank 0 has not .* seen that they are still those"):
+            build_rank(passages(299), encoder, target, 1, 2, shard_rows=100)
+        with pytest.raises(BuildError, match=r"unfinished build of something else .*corpus\.passages"):
+            build_rank(passages(299), encoder, target, 0, 2, shard_rows=100)
+    assert not target.exists()
+    assert build_rank(passages(), encoder, target, 0, 2, shard_rows=100) is None
+    manifest = build_rank(passages(), encoder, target, 1, 2, shard_rows=100)
+    assert manifest
+    manifest.check_corpus(passages())
+
+
+def test_a_ticket_that_was_not_used_is_void_once_rank_0_refuses(
+    tmp_path: Path, encoder: FakeEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retrieval.build._PATIENCE_S", 0)
+    target = tmp_path / "index"
+    build_rank(passages(), encoder, target, 0, 2, shard_rows=100)
+    with pytest.raises(BuildError, match="something else"):
+        build_rank(passages(299), encoder, target, 0, 2, shard_rows=100)
+    with pytest.raises(BuildError, match="rank 0 has not"):
+        build_rank(passages(299), encoder, target, 1, 2, shard_rows=100)
+
+
+def test_a_rank_may_begin_again_while_rank_0_is_at_work(
+    tmp_path: Path, encoder: FakeEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retrieval.build._PATIENCE_S", 0)
+    target, answers = tmp_path / "index", list[Manifest | None]()
+
+    class Meanwhile(FakeEncoder):
+        """Rank 0, during whose work rank 1 fails, and is started again."""
+
+        def encode_passages(self, found: Sequence[Passage]) -> Vectors:
+            if not answers:
+                with pytest.raises(RuntimeError, match="out of memory"):
+                    build_rank(passages(), StoppingEncoder(0), target, 1, 2, shard_rows=100)
+                answers.append(build_rank(passages(), encoder, target, 1, 2, shard_rows=100))
+            return super().encode_passages(found)
+
+    assert build_rank(passages(), Meanwhile(), target, 0, 2, shard_rows=100) == Manifest.load(target)
+    assert answers == [None]
+
+
 def test_a_rank_with_other_options_or_outside_the_world_is_refused(tmp_path: Path, encoder: FakeEncoder) -> None:
     build_rank(passages(), encoder, tmp_path / "index", 0, 2, shard_rows=40)
     with pytest.raises(BuildError, match=r"build\.dtype"):
@@ -329,10 +381,3 @@ def test_killed_at_a_random_moment_it_ends_with_the_same_bytes(tmp_path: Path, s
     build_index(passages(), FakeEncoder(), target, shard_rows=20)
     assert contents(target) == contents(tmp_path / "unbroken")
     assert not (tmp_path / ".index.building").exists()
-
-
-def test_an_index_set_aside_by_a_killed_build_comes_back(built: Path, tmp_path: Path, encoder: FakeEncoder) -> None:
-    shutil.copytree(built, tmp_path / ".index.retired")
-    with pytest.raises(BuildError, match="exists"):
-        build_index(passages(3), encoder, tmp_path / "index")
-    assert contents(tmp_path / "index") == contents(built)

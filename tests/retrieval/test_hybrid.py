@@ -16,6 +16,7 @@ from retrieval.passage import EncoderError, IndexMismatchError, QueryError
 from retrieval.profiles import open_ranker
 from retrieval.ranker import Ranker, Ranking
 from retrieval.rerank import RerankRanker
+from retrieval.stats import Histogram
 from retrieval.textstore import TextStore
 
 
@@ -67,6 +68,23 @@ def test_fusion_is_that_of_exact_fractions(rows: list[list[int]]) -> None:
     fused = fuse([ranking(one) for one in rows])
     assert fused.rows.tolist() == sorted(rounded, key=lambda row: (-rounded[row], row))
     assert fused.scores.tolist() == [rounded[row] for row in fused.rows.tolist()]
+
+
+def test_time_is_counted_for_each_ranker() -> None:
+    class Timed(Fixed):
+        def __init__(self) -> None:
+            super().__init__([1, 2])
+            self.stages = {"encode": Histogram(), "search": Histogram()}
+
+    timed = Timed()
+    hybrid = HybridRanker([timed, Fixed([2, 3])])
+    hybrid.rank(["q"], 3)
+    assert {name: histogram.count for name, histogram in hybrid.stages.items()} == {
+        "encode": 0,
+        "search": 0,
+        "fixed": 1,
+    }
+    assert hybrid.stages["encode"] is timed.stages["encode"]  # its own counts are shown, not a copy
 
 
 def test_the_depth_does_not_depend_on_k() -> None:

@@ -1,13 +1,14 @@
 import asyncio
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from retrieval_fakes import SPEC, FakeEncoder, embed, passages
 
 from retrieval.build import build_index
+from retrieval.encoder import Vectors
 from retrieval.local import LocalRetriever
 from retrieval.manifest import Manifest
 from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, QueryError, RetrievalError, Retriever
@@ -67,6 +68,7 @@ async def test_search_many_keeps_the_order(retriever: LocalRetriever) -> None:
     [
         ("", "empty"),
         (" \n\t ", "empty"),
+        ("\u200b\ufeff \u2060\x00", "empty"),
         (None, "NoneType; expected a string"),
         (b"fever", "bytes; expected a string"),
         ("x" * 10_001, "10001 characters"),
@@ -102,6 +104,22 @@ async def test_what_arrives_during_a_batch_is_the_next_batch(retriever: LocalRet
         ["drug 0"],
         [f"drug {number}" for number in range(1, 40)],
     ]  # the twins are not encoded again
+
+
+async def test_texts_are_read_only_as_far_as_somebody_asked(
+    retriever: LocalRetriever, encoder: FakeEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await hold(encoder, retriever)
+    read = list[int]()
+    passage = retriever._passage
+    monkeypatch.setattr(retriever, "_passage", lambda row: (read.append(row), passage(row))[1])
+    asked = [("drug 1", 2), ("drug 2", 40), ("drug 1", 3)]
+    tasks = [asyncio.create_task(retriever.search(query, k)) for query, k in asked]
+    await asyncio.sleep(0.05)
+    encoder.gate.set()
+    await first
+    assert [plain(hits) for hits in await asyncio.gather(*tasks)] == [expected(query, k) for query, k in asked]
+    assert len(read) == 1 + 3 + 40
 
 
 async def test_batches_are_bounded(retriever: LocalRetriever, encoder: FakeEncoder) -> None:
@@ -218,6 +236,27 @@ def test_damage_is_noticed_when_opening(built: Path, tmp_path: Path, encoder: Fa
         LocalRetriever.open(folder, encoder)
     assert isinstance(error.value, IndexCorruptError)
     assert name in str(error.value)
+
+
+def test_an_index_that_is_replaced_while_it_is_opened_is_refused(
+    built: Path, tmp_path: Path, encoder: FakeEncoder
+) -> None:
+    folder = Path(shutil.copytree(built, tmp_path / "copy"))
+    manifest = Manifest.load(folder)
+
+    class Slow(FakeEncoder):
+        """Encodes its first query while another build is put in the index's place."""
+
+        def encode_queries(self, queries: Sequence[str]) -> Vectors:
+            manifest.model_copy(update={"created_by": "another build"}).save(folder)
+            return super().encode_queries(queries)
+
+    with pytest.raises(IndexMismatchError, match="replaced while it was opened"):
+        LocalRetriever.open(folder, Slow())
+    opened = LocalRetriever.open(folder, encoder)
+    assert opened.manifest
+    assert opened.manifest.digest == opened.digest == Manifest.load(folder).digest
+    asyncio.run(opened.aclose())
 
 
 def test_rows_that_do_not_fit_together(built: Path, tmp_path: Path, encoder: FakeEncoder) -> None:

@@ -8,7 +8,7 @@ from retrieval_fakes import SPEC, passages
 
 from retrieval.clean import REASONS
 from retrieval.encoder_spec import ModelIdentity
-from retrieval.manifest import Manifest
+from retrieval.manifest import Manifest, differences
 from retrieval.passage import IndexCorruptError, IndexMismatchError
 
 
@@ -137,3 +137,10 @@ def test_numbers_that_do_not_add_up_are_refused(built: Path) -> None:
     ):
         with pytest.raises(ValidationError, match="ranges must cover the rows"):
             Manifest.model_validate(fields | {"ranges": ranges})
+
+
+def test_a_field_that_only_one_side_has_is_a_difference() -> None:
+    assert differences("build", {"a": 1, "b": None}, {"a": 1, "c": 2}, "it has") == (
+        "build.b: it has None, given was nothing; build.c: it has nothing, given was 2"
+    )
+    assert differences("build", {"a": 1}, {"a": 1}, "it has") == ""

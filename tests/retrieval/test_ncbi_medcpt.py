@@ -72,8 +72,44 @@ def test_passages_in_the_order_of_the_rows(folder: Path) -> None:
 
 
 def test_chunks_are_ordered_by_number(folder: Path) -> None:
-    write(folder, 10, entries(10_001, 5))
-    assert NcbiMedcptChunks(folder).numbers == (0, 1, 2, 10)
+    for number in range(3, 11):
+        write(folder, number, entries(number * 1000 + 1, 5))
+    assert NcbiMedcptChunks(folder).numbers == tuple(range(11))
+
+
+@pytest.mark.parametrize("kind", ["embeds_chunk_1.npy", "pmids_chunk_1.json", "pubmed_chunk_1.json"])
+def test_a_chunk_that_lacks_a_file_is_named(folder: Path, kind: str) -> None:
+    (folder / kind).unlink()
+    with pytest.raises(SourceError, match=f"has files of chunk 2, but {kind} is missing"):
+        NcbiMedcptChunks(folder)
+
+
+@pytest.mark.parametrize("left", ["embeds_chunk_2.npy", "pmids_chunk_2.json", "pubmed_chunk_2.json"])
+def test_a_file_that_is_left_of_the_last_chunk_shows_that_it_is_missing(folder: Path, left: str) -> None:
+    for path in folder.glob("*_chunk_2.*"):
+        if path.name != left:
+            path.unlink()
+    with pytest.raises(SourceError, match=r"has files of chunk 2, but \w+_chunk_2\.\w+, \w+_chunk_2\.\w+ is missing"):
+        NcbiMedcptChunks(folder)
+
+
+def test_a_chunk_that_is_missing_altogether_is_named(folder: Path) -> None:
+    for path in folder.glob("*_chunk_1.*"):
+        path.unlink()
+    with pytest.raises(SourceError, match=r"embeds_chunk_1\.npy, pmids_chunk_1\.json, pubmed_chunk_1\.json is missing"):
+        NcbiMedcptChunks(folder)
+
+
+def test_parity_looks_into_every_chunk(folder: Path) -> None:
+    for number in range(3, 8):
+        write(folder, number, entries(number * 1000 + 1, 40))
+    write(folder, 8, {"8001": {"d": "", "t": "No abstract", "a": "", "m": ""}})
+    parity = prove_parity(NcbiMedcptChunks(folder), WideEncoder(), sample=3)
+    assert [int(pmid) // 1000 for pmid in parity.ids] == list(range(8))
+    vectors = np.load(folder / "embeds_chunk_7.npy")
+    np.save(folder / "embeds_chunk_7.npy", np.roll(vectors, 1, axis=0))
+    with pytest.raises(IndexMismatchError, match=r"worst PMID 70\d\d"):
+        prove_parity(NcbiMedcptChunks(folder), WideEncoder(), sample=3)
 
 
 @pytest.mark.parametrize("block", [1, 7, 40, 4096])

@@ -126,6 +126,7 @@ def test_only_the_first_rows_are_read_whatever_k_is(texts: TextStore) -> None:
     assert (short.rows.tolist(), long.rows.tolist()) == ([4], [4, 2, 1])
     assert long.scores.tolist() == [4, 2, 1]
     assert {passage.id for _, passage in marks.read} == {"4", "2", "1"}
+    assert {name: histogram.count for name, histogram in ranker.stages.items()} == {"candidates": 2, "rerank": 2}
 
 
 def test_equal_scores_come_in_the_order_of_rows(texts: TextStore) -> None:

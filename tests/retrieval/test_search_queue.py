@@ -1,19 +1,22 @@
 """What the search engine promises to many callers: twins, deadlines, a bound, a cache, and errors to whom they belong."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from retrieval_fakes import FakeEncoder
 
-from retrieval.local import LocalRetriever
+from retrieval.local import LocalRetriever, _Cache
 from retrieval.passage import DeadlineError, Hit, OverloadedError, RetrievalError, UnavailableError
+from retrieval.search_queue import Ask, SearchQueue
+from retrieval.stats import EngineStats
 
 
 @pytest.fixture
 def retriever(built: Path, encoder: FakeEncoder) -> Iterator[LocalRetriever]:
-    opened = LocalRetriever.open(built, encoder, max_waiting=4, max_batch=3, cached_hits=9)
+    opened = LocalRetriever.open(built, encoder, max_waiting=4, max_batch=3, cached_hits=12)
     encoder.batches.clear()
     encoder.busy.clear()
     yield opened
@@ -99,7 +102,7 @@ async def test_answers_are_remembered_by_query_and_k(retriever: LocalRetriever, 
 
 
 async def test_the_cache_holds_so_many_passages(retriever: LocalRetriever, encoder: FakeEncoder) -> None:
-    for number in range(4):  # 3 passages each, 9 fit
+    for number in range(4):  # 3 passages each, and one for the query: 12 fit
         await retriever.search(f"drug {number}", 3)
     encoder.batches.clear()
     await retriever.search_many([f"drug {number}" for number in (3, 2, 1)], 3)
@@ -111,6 +114,21 @@ async def test_the_cache_holds_so_many_passages(retriever: LocalRetriever, encod
     encoder.batches.clear()
     await retriever.search("drug", 100)
     assert encoder.batches == [["drug"]]
+
+
+def test_the_cache_is_bounded_whatever_the_answers_are() -> None:
+    """Answers without a hit, and long queries, take room as well."""
+    cache = _Cache(100)
+    for number in range(1000):
+        cache.put(("d", "p", str(number), 3), ())
+    assert len(cache) == 100
+    for number in range(1000):
+        cache.put(("d", "p", str(number) + "x" * 9_900, 3), ())
+    assert len(cache) == 10
+    off = _Cache(0)
+    off.put(("d", "p", "q", 3), ())
+    assert len(off) == 0
+    assert off.get(("d", "p", "q", 3)) is None
 
 
 async def test_a_cache_that_is_switched_off(built: Path, encoder: FakeEncoder) -> None:
@@ -156,3 +174,92 @@ async def test_stages_and_batches_are_counted(retriever: LocalRetriever) -> None
     assert (stats.batch_size.count, stats.batch_size.sum) == (2, 4)
     assert stats.batch_size.cumulative()[:3] == [(1, 1), (2, 1), (4, 2)]
     assert stats.batch_size.cumulative()[-1] == (float("inf"), 2)
+
+
+class Panic(BaseException):
+    """As what a tokenizer written in Rust panics with: no Exception."""
+
+
+async def test_a_panic_belongs_to_the_query_that_caused_it_and_the_next_are_answered() -> None:
+    def work(asks: list[Ask]) -> list[int]:
+        if ("panic", 1) in asks:
+            raise Panic("index out of bounds")
+        return [len(query) for query, _ in asks]
+
+    queue = SearchQueue[int](work, max_waiting=9, max_batch=9, stats=EngineStats())
+    results = await asyncio.gather(queue.ask(["ab"], 1), queue.ask(["panic"], 1), return_exceptions=True)
+    assert results[0] == [2]
+    assert isinstance(results[1], RetrievalError)
+    assert isinstance(results[1].__cause__, Panic)
+    assert await queue.ask(["abc"], 1) == [3]
+    queue.close()
+
+
+async def test_answers_that_are_too_few_are_an_error() -> None:
+    queue = SearchQueue[int](lambda _: [], max_waiting=9, max_batch=9, stats=EngineStats())
+    with pytest.raises(RetrievalError, match="1 searches were answered with 0 results"):
+        await queue.ask(["a"], 1)
+    queue.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_nobody_waits_for_a_thread_that_has_died() -> None:
+    """A fault of the queue's own, which no search can be blamed for."""
+    stats = EngineStats()
+    del stats.stages["queue"]
+    queue = SearchQueue[int](lambda asks: [0] * len(asks), max_waiting=9, max_batch=1, stats=stats)
+    results = await asyncio.gather(queue.ask(["a"], 1), queue.ask(["b"], 1), return_exceptions=True)
+    for result in results:
+        assert isinstance(result, UnavailableError)
+        assert "the search thread has died" in str(result)
+    with pytest.raises(UnavailableError, match="the search thread has died"):
+        await queue.ask(["c"], 1)
+    queue.close()
+
+
+async def test_each_caller_has_an_error_of_its_own() -> None:
+    def work(_: list[Ask]) -> list[int]:
+        raise OverloadedError("no room", 7.5) from KeyError("why")
+
+    queue = SearchQueue[int](work, max_waiting=9, max_batch=9, stats=EngineStats())
+    one, two = await asyncio.gather(queue.ask(["a"], 1), queue.ask(["a"], 1), return_exceptions=True)
+    queue.close()
+    for error in (one, two):
+        assert isinstance(error, OverloadedError)
+        assert (str(error), error.retry_after_s) == ("no room", 7.5)
+        assert isinstance(error.__cause__, KeyError)
+    assert one is not two
+
+
+async def test_nothing_is_tried_again_for_callers_that_have_left() -> None:
+    tried, entered, gate = list[list[str]](), threading.Event(), threading.Event()
+
+    def work(asks: list[Ask]) -> list[int]:
+        queries = [query for query, _ in asks]
+        tried.append(queries)
+        entered.set()
+        gate.wait(10)
+        if len(queries) > 1:
+            raise MemoryError
+        return [len(query) for query in queries]
+
+    stats = EngineStats()
+    queue = SearchQueue[int](work, max_waiting=9, max_batch=9, stats=stats)
+    held = asyncio.create_task(queue.ask(["held"], 1))
+    assert await asyncio.to_thread(entered.wait, 10)
+    stays, *leave = [asyncio.create_task(queue.ask([query], 1)) for query in ("ab", "left", "gone")]
+    await asyncio.sleep(0)
+    entered.clear()
+    gate.set()
+    gate.clear()
+    assert await held == [4]
+    assert await asyncio.to_thread(entered.wait, 10)
+    for task in leave:
+        task.cancel()
+    await asyncio.wait(leave)
+    gate.set()
+    assert await stays == [2]
+    assert await queue.ask(["left"], 1) == [4]
+    assert tried == [["held"], ["ab", "left", "gone"], ["ab"], ["left"]]
+    assert stats.abandoned == 2
+    queue.close()

@@ -71,6 +71,7 @@ def test_a_marker_stands_for_a_finished_shard(tmp_path: Path) -> None:
     assert done_shard(tmp_path, part) is None
     mark_done(tmp_path, shard)
     assert done_shard(tmp_path, part) == shard
+    assert done_shard(tmp_path, part.model_copy(update={"stop": part.stop + 1})) is None
     assert np.load(tmp_path / part.file).dtype == np.float16
     (tmp_path / "00003.json").write_text("")  # as a disk that lost its power might leave it
     assert done_shard(tmp_path, part) is None

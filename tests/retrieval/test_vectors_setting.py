@@ -38,7 +38,7 @@ def test_a_compressed_copy_answers_under_a_digest_of_its_own(folder: Path) -> No
 
 
 def test_what_a_compressed_copy_finds_does_not_depend_on_how_much_is_asked_for(folder: Path) -> None:
-    ranker, texts = open_index(folder, FakeEncoder(), vectors="sq8")
+    ranker, texts, _ = open_index(folder, FakeEncoder(), vectors="sq8")
     with texts:
         [few], [many], [most] = (ranker.rank(["drug 9 kidneys"], k) for k in (3, 10, 300))
     np.testing.assert_array_equal(few.rows, many.rows[:3])
@@ -82,7 +82,7 @@ def test_opening_an_index_does_not_read_its_vectors(tmp_path: Path) -> None:
             return vectors[: len(queries)]
 
     build_from_vectors([(found, vectors)], spec, tmp_path / "index")
-    ranker, texts = open_index(tmp_path / "index", Wide(spec))
+    ranker, texts, _ = open_index(tmp_path / "index", Wide(spec))
     with texts:
         path = tmp_path / "index" / "vectors" / "00000.npy"
         assert _resident(path) < 2**20 < path.stat().st_size // 8

@@ -77,7 +77,4 @@ def search_app(ranker: WordRanker | None = None, **settings: Any) -> FastAPI:
         max_batch=retrieve.max_batch,
         cached_hits=retrieve.cached_hits,
     )
-    info = RetrievalInfo(
-        digest=ranker.digest, profile=ranker.profile, rows=len(PASSAGES), manifest={"rows": 5}, version="1.2.3"
-    )
-    return create_retrieval_app(retriever, retrieve, info)
+    return create_retrieval_app(retriever, retrieve, RetrievalInfo.of(retriever, "1.2.3"))

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.testclient import TestClient
 from search_fakes import WordRanker, retriever_of, search_app
 from serve_fakes import listening
 
-from retrieval.passage import OverloadedError, PartialAnswerError
+from retrieval.passage import PartialAnswerError
 from retrieval.ranker import MissingRowsError, Ranking
 from retrieval.remote import RemoteRetriever
 
@@ -92,17 +92,38 @@ def test_the_service_may_allow_it_for_all(ranker: LossyRanker) -> None:
         assert client.get("/ready").status_code == 503
 
 
+@pytest.mark.parametrize("queries", [["warfarin"], ["heparin", "warfarin"]])
+def test_nothing_is_no_partial_answer(queries: list[str]) -> None:
+    class Lost(WordRanker):
+        """A search of a cluster whose shards are all gone."""
+
+        def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
+            if queries == ["heparin"]:
+                return super().rank(queries, k)
+            none = np.empty((len(queries), 0))
+            raise MissingRowsError("rows 0 to 4: gone", [(0, 5)], none.astype(np.float32), none.astype(np.int64))
+
+    with TestClient(search_app(Lost(), allow_partial=True)) as client:
+        assert client.post("/retrieve", json={"query": "heparin"}).status_code == 200  # and is remembered
+        response = client.post("/retrieve", json={"queries": queries, "partial": True})
+        assert response.status_code == 503
+        assert response.json()["missing_rows"] == [[0, 5]]
+        assert "result" not in response.json()
+
+
 async def test_the_client_never_takes_a_partial_answer_for_a_whole_one(ranker: LossyRanker) -> None:
     async with listening(search_app(ranker, allow_partial=True)) as url:
         remote = await asyncio.to_thread(RemoteRetriever.connect, url, retries=0)
-        with pytest.raises(OverloadedError, match="the disk is gone"):
+        with pytest.raises(PartialAnswerError, match="the disk is gone") as caught:
             await remote.search("warfarin", 2)
+        assert caught.value.missing == ([0, 2],)
         await remote.aclose()
 
     app = FastAPI()  # a server that marks its answer without being allowed to give one
 
     @app.post("/retrieve")
-    async def retrieve() -> dict[str, Any]:
+    async def retrieve(response: Response) -> dict[str, Any]:
+        response.headers["X-Index-Digest"] = "d" * 64
         hit = {"document": {"id": "p2", "text": "t"}, "score": 1.0}
         return {"result": [[hit]], "partial": True, "missing_rows": [[0, 2]]}
 

@@ -34,7 +34,7 @@ from retrieval.passage import BackendError, Hit, IndexCorruptError, IndexMismatc
 from retrieval.ready_vectors import build_from_vectors
 from retrieval.sharded import Claim, Span, spans
 from retrieval.shards import open_shards
-from serve.ray_retrieval import ShardSearch
+from serve.ray_retrieval import ShardSearch, open_texts
 from serve.retrieval_schemas import document
 
 FILE = Path("configs/ray-retrieval.yaml")
@@ -202,6 +202,7 @@ async def test_the_routes_of_one_machine(cluster: Cluster) -> None:
         assert (await client.get("/ready")).json()["status"] == "ready"
         about = (await client.get("/info")).json()
         assert (about["digest"], about["rows"], about["profile"]) == (cluster.local.digest, cluster.rows, "dense")
+        assert "ranges" not in about["manifest"]
         refused = await ask(client, " ")
         assert (refused.status, refused.headers["content-type"]) == (422, "application/problem+json")
         actions = {"trajectory_ids": ["t"], "actions": ["<search>warfarin mechanism</search>"]}
@@ -355,3 +356,27 @@ def test_a_shard_needs_the_files_of_its_rows_and_no_others(built: Path, tmp_path
     ShardSearch(folder, Claim(manifest.digest, Span(first.start, first.stop)))
     with pytest.raises(IndexCorruptError, match=others[0].file):
         ShardSearch(folder, Claim(manifest.digest, Span(first.start, first.stop + 1)))
+
+
+@pytest.mark.parametrize("name", ["passages.jsonl", "offsets.npy", "vectors/00001.npy"])
+def test_a_machine_with_other_contents_does_not_start(built: Path, tmp_path: Path, name: str) -> None:
+    """A copy that went wrong: the right size, and a flipped bit."""
+    folder = tmp_path / "index"
+    shutil.copytree(built, folder)
+    manifest = Manifest.load(folder)
+    open_texts(folder, manifest).close()
+    content = bytearray((folder / name).read_bytes())
+    content[-20] ^= 1
+    (folder / name).write_bytes(content)
+    vectors = name.startswith("vectors")
+    with pytest.raises(IndexCorruptError, match=name):
+        ShardSearch(folder, Claim(manifest.digest, Span(100, 101))) if vectors else open_texts(folder, manifest)
+
+
+def test_texts_of_another_index_are_refused(built: Path, tmp_path: Path) -> None:
+    manifest = Manifest.load(built)
+    folder = tmp_path / "index"
+    shutil.copytree(built, folder)
+    manifest.model_copy(update={"created_by": "another build"}).save(folder)
+    with pytest.raises(IndexMismatchError, match=r"manifest\.digest"):
+        open_texts(folder, manifest)

@@ -1,6 +1,7 @@
 """The retrieval server and its client over real sockets."""
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -218,9 +219,17 @@ def stand_in(*replies: Response) -> FastAPI:
     return app
 
 
-def good(digest: str = DIGEST) -> Response:
-    body = b'{"result": [[{"document": {"id": "a", "text": "b"}, "score": 1.5}]]}'
+def answer(body: bytes, digest: str = DIGEST) -> Response:
     return Response(body, headers={"X-Index-Digest": digest})
+
+
+def hits(*scores: float) -> bytes:
+    found = [{"document": {"id": f"{place}", "text": "b"}, "score": score} for place, score in enumerate(scores)]
+    return json.dumps({"result": [found]}).encode()
+
+
+def good(digest: str = DIGEST) -> Response:
+    return answer(b'{"result": [[{"document": {"id": "a", "text": "b"}, "score": 1.5}]]}', digest)
 
 
 async def test_the_client_comes_back_when_it_was_asked_to() -> None:
@@ -242,16 +251,60 @@ async def test_a_server_that_stays_busy() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("overloaded", OverloadedError),
+        ("deadline", DeadlineError),
+        ("unavailable", UnavailableError),
+        ("something-new", OverloadedError),
+    ],
+)
+async def test_what_kept_a_server_from_answering_is_told_by_type(kind: str, wanted: type[RetrievalError]) -> None:
+    problem = {"type": f"urn:medverify:problem:{kind}", "detail": "so it is"}
+    app = stand_in(Response(json.dumps(problem), status_code=503))
+    async with listening(app) as url, remote(url, retries=0) as retriever:
+        with pytest.raises(RetrievalError, match="so it is; asked 1 times") as caught:
+            await retriever.search("fever", 3)
+    assert type(caught.value) is wanted
+
+
+async def test_a_wait_that_would_be_too_long_is_not_begun_and_its_reason_is_told() -> None:
+    app = stand_in(Response(b"all full", status_code=503, headers={"Retry-After": "3600"}))
+    async with listening(app) as url, remote(url) as retriever:
+        with pytest.raises(DeadlineError, match=r"no answer within 30 s; the last try: .*all full") as caught:
+            await asyncio.wait_for(retriever.search("fever", 3), 20)
+    assert isinstance(caught.value.__cause__, OverloadedError)
+
+
+async def test_connecting_waits_for_a_server_that_is_about_to_answer() -> None:
+    app = FastAPI()
+    asked = list[int]()
+
+    @app.get("/info")
+    async def info() -> Response:
+        asked.append(1)
+        return Response(status_code=502) if len(asked) < 3 else Response(json.dumps({"digest": DIGEST}))
+
+    async with listening(app) as url, remote(url) as retriever:
+        assert retriever.digest == DIGEST
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
     ("reply", "complaint"),
     [
         (Response(status_code=404), "HTTP 404"),
         (Response(status_code=429), "HTTP 429"),
-        (Response(b"hello"), "cannot be read"),
-        (Response(b'{"result": 3}'), "cannot be read"),
-        (Response(b'{"result": [[{"document": {"id": "a"}, "score": 1}]]}'), "cannot be read"),
-        (Response(b'{"result": [[{"document": {"id": "a", "text": "b"}, "score": null}]]}'), "cannot be read"),
-        (Response(b'{"result": []}'), "1 queries were answered with 0 lists"),
-        (Response(b'{"result": [[]]}'), "1 of them empty"),
+        (answer(b"hello"), "cannot be read"),
+        (answer(b'{"result": 3}'), "cannot be read"),
+        (answer(b'{"result": [[{"document": {"id": "a"}, "score": 1}]]}'), "cannot be read"),
+        (answer(b'{"result": [[{"document": {"id": "a", "text": "b"}, "score": null}]]}'), "cannot be read"),
+        (answer(b'{"result": []}'), "1 queries were answered with 0 lists"),
+        (answer(b'{"result": [[]]}'), "1 of them empty"),
+        (answer(hits(4, 3, 2, 1)), "3 passages were asked for and 4 came"),
+        (answer(hits(1, 2)), "not ordered by their scores"),
+        (answer(hits(float("nan"), 1)), "not ordered by their scores"),
+        (Response(hits(2, 1)), "does not say which index gave it"),
     ],
 )
 async def test_answers_that_are_none(reply: Response, complaint: str) -> None:
@@ -302,3 +355,35 @@ async def test_a_load_test_counts_answers_and_errors(ranker: WordRanker) -> None
     assert (len(load.latencies), load.errors) == (40, 1)
     assert 0 < load.quantile_ms(0.5) <= load.quantile_ms(0.99)
     assert load.rate > 0
+
+
+async def test_a_load_test_outlives_its_server_without_spinning() -> None:
+    async with listening(search_app()) as url:
+        connection = await Connection(url, 3).__aenter__()
+        assert await connection.ask("warfarin") == "200"
+    queries = iter(f"query {n}" for n in range(10**9))
+    load = await run_load([connection.ask], queries, 0.2)
+    assert set(load.outcomes) <= {"ConnectionRefusedError", "ConnectionResetError"}
+    assert 0 < load.errors <= 20
+
+
+async def test_a_load_test_makes_a_lost_connection_anew() -> None:
+    async with listening(search_app()) as url:
+        connection = await Connection(url, 3).__aenter__()
+        await connection.__aexit__(None, None, None)
+        assert await connection.ask("warfarin") == "200"
+        await connection.__aexit__(None, None, None)
+
+
+async def test_a_load_test_speaks_tls_where_it_is_asked_to() -> None:
+    first = asyncio.get_running_loop().create_future()
+
+    async def greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first.set_result(await reader.read(1))
+        writer.close()
+
+    async with await asyncio.start_server(greeted, "127.0.0.1") as server:
+        host, port = server.sockets[0].getsockname()
+        with pytest.raises(ConnectionError):
+            await Connection(f"https://{host}:{port}", 3).__aenter__()
+    assert await first == b"\x16"  # the greeting of TLS, and nothing in plain text

@@ -1,18 +1,29 @@
 """`/retrieve` and `/get_observation` as the clients of trainers call them."""
 
-from collections.abc import Iterator
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from search_fakes import DIGEST, PASSAGES, WordRanker, search_app
+from pydantic_core import from_json, to_json
+from search_fakes import DIGEST, PASSAGES, WordRanker, retriever_of, search_app
+
+from retrieval.local import LocalRetriever
+from retrieval.passage import DeadlineError, Hit, OverloadedError, RetrievalError, UnavailableError
+from retrieval.ranker import Ranking
+from serve.known_rows import KnownRows
+from serve.retrieval_schemas import Retrieved
+from serve.tool import NOTHING_FOUND
 
 PROBLEM = "application/problem+json"
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(search_app(max_queries=5, max_topk=4, max_body_bytes=200_000)) as client:
+    with TestClient(search_app(max_queries=5, max_topk=4, max_passages=16, max_body_bytes=200_000)) as client:
         yield client
 
 
@@ -115,6 +126,10 @@ def test_too_much(client: TestClient) -> None:
     assert response.status_code == 413
     assert response.json()["detail"] == "6 queries; at most 5 fit into one request"
     assert client.post("/retrieve", json={"query": "a" * 300_000}).status_code == 413
+    assert client.post("/retrieve", json={"queries": ["a"] * 4, "topk": 4}).status_code == 200
+    response = client.post("/retrieve", json={"queries": ["a"] * 5, "topk": 4})
+    assert response.status_code == 413
+    assert response.json()["detail"] == "5 queries with 4 passages each; at most 16 passages fit into one answer"
 
 
 def test_an_error_of_the_ranker_is_an_error_and_not_an_empty_result(client: TestClient) -> None:
@@ -122,6 +137,27 @@ def test_an_error_of_the_ranker_is_an_error_and_not_an_empty_result(client: Test
     assert response.status_code == 500
     assert response.json()["type"] == "urn:medverify:problem:retrieval-failed"
     assert "result" not in response.json()
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("/data/my index/x: no", "…/my index/x: no"),
+        ("/srv/idx/vectors/00000.npy: gone; see http://a.b/c/d", "…/00000.npy: gone; see http://a.b/c/d"),
+        ("OSError(5, '/srv/idx/passages.jsonl')", "OSError(5, '…/passages.jsonl')"),
+        ("10 searches/s and/or more", "10 searches/s and/or more"),
+    ],
+)
+def test_where_files_lie_is_for_the_log(
+    message: str, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise RetrievalError(message)
+
+    monkeypatch.setattr(LocalRetriever, "search_many", broken)
+    with TestClient(search_app()) as client:
+        assert client.post("/retrieve", json={"query": "a"}).json()["detail"] == told
+    assert message in caplog.text
 
 
 # ---- the tool server -------------------------------------------------------------------------------------------------
@@ -171,6 +207,21 @@ def test_actions_that_end_and_actions_that_cannot_be_run(client: TestClient) -> 
     assert observe(client, "<search>warfarin</search>", finish=[True])["dones"] == [True]
 
 
+def test_a_search_that_finds_nothing_is_no_observation() -> None:
+    class Lexical(WordRanker):
+        """Leaves out what shares no word, as bm25 does."""
+
+        def rank(self, queries: Sequence[str], k: int) -> list[Ranking]:
+            found = super().rank(queries, k)
+            return [Ranking(r.rows[r.scores > 0], r.scores[r.scores > 0]) for r in found]
+
+    with TestClient(search_app(Lexical())) as client:
+        answer = observe(client, "<search>warfarin</search>", "<search>zebra</search>")
+        assert answer["valids"] == [True, False]
+        assert answer["observations"][1] == {"obs": "", "invalid_reason": NOTHING_FOUND}
+        assert result(client, {"queries": ["zebra"]}) == [[]]
+
+
 def test_an_outage_is_not_an_observation(client: TestClient) -> None:
     body = {"trajectory_ids": ["a", "b"], "actions": ["<search>outage</search>", "<search>warfarin</search>"]}
     response = client.post("/get_observation", json=body)
@@ -198,6 +249,56 @@ def test_ready_asks_again() -> None:
         assert len(ranker.batches) == asked  # not on every call
 
 
+@pytest.mark.parametrize("busy", [OverloadedError("full", 1.0), DeadlineError("too late")])
+async def test_a_busy_service_stays_what_it_was(busy: RetrievalError, monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever = retriever_of(WordRanker())
+    known = KnownRows(retriever, deadline_s=5, every_s=0)
+
+    async def refuse(*_: object, **__: object) -> list[list[Hit]]:
+        retriever.stats.stages["rank"].observe(1.0)  # another's search
+        raise busy
+
+    with monkeypatch.context() as held:
+        held.setattr(retriever, "search_many", refuse)
+        with pytest.raises(UnavailableError, match="could be asked for yet"):
+            await known.check()  # not asked is not ready
+    await known.check()
+    monkeypatch.setattr(retriever, "search_many", refuse)
+    for _ in range(3):
+        await known.check()  # busy is not broken
+    await retriever.aclose()
+
+
+async def test_a_service_where_nothing_moves_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serve.known_rows.PATIENCE_S", 0.0)
+    ranker = WordRanker()
+    retriever = retriever_of(ranker)
+    known = KnownRows(retriever, deadline_s=0.2, every_s=0)
+    await known.check()
+    ranker.gate.clear()
+    await known.check()  # the new answer is not there yet, the last one was good
+
+    async def poll() -> None:
+        while True:
+            await known.check()
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(UnavailableError, match=r"no search was done in 0\.2 s"):
+        await asyncio.wait_for(poll(), 10)
+    ranker.gate.set()
+    await known.check()
+    await retriever.aclose()
+
+
+async def test_a_cross_encoder_is_asked_less() -> None:
+    ranker = WordRanker()
+    ranker.profile = "rerank"
+    retriever = retriever_of(ranker)
+    await KnownRows(retriever, deadline_s=5).check()
+    assert [len(batch) for batch in ranker.batches] == [2]
+    await retriever.aclose()
+
+
 def test_an_index_that_does_not_bring_back_its_own_passages_is_not_ready() -> None:
     ranker = WordRanker()
     ranker.blind = True
@@ -210,7 +311,7 @@ def test_an_index_that_does_not_bring_back_its_own_passages_is_not_ready() -> No
 
 def test_info(client: TestClient) -> None:
     info = client.get("/info").json()
-    assert info == {"digest": DIGEST, "profile": "words", "rows": 5, "manifest": {"rows": 5}, "version": "1.2.3"}
+    assert info == {"digest": DIGEST, "profile": "words", "rows": 5, "manifest": {}, "version": "1.2.3"}
 
 
 def test_metrics_count_every_stage() -> None:
@@ -240,6 +341,19 @@ def test_metrics_count_every_stage() -> None:
     assert f'medverify_index_info{{digest="{DIGEST}",profile="words"}} 1.0' in lines
 
 
+def test_an_error_that_nobody_foresaw_is_labelled_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(LocalRetriever, "search_many", broken)
+    with TestClient(search_app(), raise_server_exceptions=False) as client:
+        response = client.post("/retrieve", json={"query": "warfarin"})
+        assert response.status_code == 500
+        assert response.headers["x-index-digest"] == DIGEST
+        assert response.json()["type"] == "urn:medverify:problem:internal"
+        assert 'answers_total{path="/retrieve",status="500"} 1.0' in client.get("/metrics").text
+
+
 def test_the_description_has_examples_that_work(client: TestClient) -> None:
     description = client.get("/openapi.json").json()
     for path in ("/retrieve", "/get_observation"):
@@ -248,3 +362,27 @@ def test_the_description_has_examples_that_work(client: TestClient) -> None:
         [media] = route["requestBody"]["content"].values()
         for example in media["schema"]["examples"]:
             assert client.post(path, json=example).status_code == 200
+    assert set(description["paths"]["/ready"]["get"]["responses"]) == {"200", "503"}
+
+
+@pytest.mark.parametrize("scores", [True, False])
+def test_answers_are_as_described(client: TestClient, scores: bool) -> None:
+    description = client.get("/openapi.json").json()
+    [media] = description["paths"]["/retrieve"]["post"]["responses"]["200"]["content"].values()
+    assert media["schema"] == {"$ref": "#/components/schemas/Retrieved"}
+    assert set(description["components"]["schemas"]["Retrieved"]["properties"]) == {"result", "partial", "missing_rows"}
+    body = client.post("/retrieve", json={"query": "warfarin", "return_scores": scores}).content
+    assert to_json(Retrieved.model_validate_json(body).model_dump(exclude_none=True)) == to_json(
+        {"result": [[without_nulls(hit) for hit in hits] for hits in from_json(body)["result"]]}
+    )
+
+
+def without_nulls(value: Any) -> Any:
+    return {k: without_nulls(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
+def test_the_documented_example_has_the_fields_that_are_sent(client: TestClient, repository: Path) -> None:
+    page = (repository / "docs/retrieval.md").read_text()
+    example = page.split('{"result": [[{"document": {')[1].split("}")[0]
+    [[hit]] = result(client, {"query": "warfarin", "topk": 1, "return_scores": True})
+    assert re.findall(r'"(\w+)":', example) == list(hit["document"])

@@ -58,6 +58,8 @@ class StepPlan:
             self.longest = max(span.start for span in decoding) + 1
             self.slots_B = torch.tensor([span.slot for span in decoding], device=device)
             self.starts_B = torch.tensor([span.start for span in decoding], device=device)
+            self.places_B = np.array([span.slot for span in decoding])
+            self.lengths_B = np.array([span.start + 1 for span in decoding])
             lengths_R = torch.ones(self.high - self.low, dtype=torch.long, device=device)
             lengths_R[self.slots_B - self.low] = self.starts_B + 1
             self.mask_R11L = (torch.arange(self.longest, device=device) < lengths_R[:, None])[:, None, None]
@@ -150,6 +152,13 @@ def _decode(query_HBD: Tensor, keys: Tensor, values: Tensor, plan: StepPlan, sca
     heads, count, size = query_HBD.shape
     key_heads, rows = keys.shape[1], plan.high - plan.low
     query_BHD = query_HBD.transpose(0, 1)
+    if keys.device.type == "cpu" and keys.dtype == torch.float32:
+        from verifier.engines.decode_attention import attend_single_tokens  # numba, which a GPU has no need of
+
+        query_BHGD = query_BHD.reshape(count, key_heads, heads // key_heads, size).contiguous()
+        scale = size**-0.5 if scaling is None else scaling
+        out_BHGD = attend_single_tokens(query_BHGD, keys, values, plan.places_B, plan.lengths_B, scale)
+        return out_BHGD.reshape(count, heads, size)
     if rows == count:
         query_RHD = query_BHD
     else:

@@ -1,0 +1,80 @@
+"""Attention of single new tokens over long slots, float32 on a CPU.
+
+A decoding step asks three or so query heads for each key head to read all keys and values of their slot: the work is reading
+memory. torch's own attention treats it as many small matrix products and reaches a quarter of the memory's speed. This kernel,
+compiled when it is first used and kept on disk, takes half the time (docs/benchmarks.md). What a row gets depends on that row
+alone.
+"""
+
+import math
+import threading
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+# numba's simplest threading layer, the only one on some systems, ends the process when two threads use it at once.
+_one_at_a_time = threading.Lock()
+
+
+def attend_single_tokens(  # noqa: PLR0917
+    query_BHGD: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    slots_B: NDArray[np.int64],
+    lengths_B: NDArray[np.int64],
+    scale: float,
+) -> Tensor:
+    """Attention of one new token of each of B sequences.
+
+    Args:
+        query_BHGD: float32, contiguous; G query heads share each of H key heads.
+        keys, values: float32 [slots, H, capacity, D], read in place.
+        slots_B: the slot of each sequence.
+        lengths_B: how many tokens of it are seen, the new one included; at least 1.
+
+    Returns:
+        float32 [B, H, G, D].
+    """
+    out_BHGD = torch.empty_like(query_BHGD)
+    with _one_at_a_time:
+        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        _attend(
+            query_BHGD.numpy(), keys.numpy(), values.numpy(), slots_B, lengths_B, np.float32(scale), out_BHGD.numpy()
+        )
+    return out_BHGD
+
+
+# Sums may be reordered, so that they vectorise; but a NaN must stay one, for by it a broken model is known.
+@numba.njit(parallel=True, fastmath={"reassoc", "contract", "nsz", "arcp"}, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _attend(  # noqa: PLR0917
+    query: Any, keys: Any, values: Any, slots: Any, lengths: Any, scale: Any, out: Any
+) -> None:
+    sequences, key_heads, group, size = query.shape
+    for pair in numba.prange(sequences * key_heads):
+        sequence, head = pair // key_heads, pair % key_heads
+        length = lengths[sequence]
+        key, value = keys[slots[sequence], head], values[slots[sequence], head]
+        weights = np.empty((group, length), np.float32)
+        for token in range(length):
+            for member in range(group):
+                product = np.float32(0)
+                for axis in range(size):
+                    product += query[sequence, head, member, axis] * key[token, axis]
+                weights[member, token] = product * scale
+        for member in range(group):
+            highest = weights[member].max()
+            total = np.float32(0)
+            for token in range(length):
+                weights[member, token] = math.exp(weights[member, token] - highest)
+                total += weights[member, token]
+            weights[member] /= total
+            out[sequence, head, member] = 0
+        for token in range(length):
+            for member in range(group):
+                weight = weights[member, token]
+                for axis in range(size):
+                    out[sequence, head, member, axis] += weight * value[token, axis]
