@@ -1,11 +1,13 @@
 """A ranker that needs no model and can be held, over a real text store. Importable from a subprocess as well."""
 
+import asyncio
 import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import numpy as np
 from fastapi import FastAPI
 
@@ -78,3 +80,12 @@ def search_app(ranker: WordRanker | None = None, **settings: Any) -> FastAPI:
         cached_hits=retrieve.cached_hits,
     )
     return create_retrieval_app(retriever, retrieve, RetrievalInfo.of(retriever, "1.2.3"))
+
+
+async def hold(ranker: WordRanker, client: httpx2.AsyncClient) -> "asyncio.Task[httpx2.Response]":
+    """Start a search and hold the worker in the middle of it."""
+    ranker.gate.clear()
+    ranker.busy.clear()
+    task = asyncio.create_task(client.post("/retrieve", json={"query": "held"}))
+    assert await asyncio.to_thread(ranker.busy.wait, 10)
+    return task
