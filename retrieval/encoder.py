@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from configs.precision import native_bfloat16
 from retrieval.encoder_spec import Arithmetic, EncoderSpec, pinned
+from retrieval.exact_scores import Vectors as Vectors  # noqa: PLC0414 - what encoders give, for who uses them
 from retrieval.model_loader import Loaded, load_model, pick_device
 from retrieval.passage import EncoderError, Passage
 
 # OpenMP threads that wait by spinning make every step tens of times slower beside a busy neighbour. OpenMP reads this
 # once, when torch is first imported, hence here and not where torch is used.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-Vectors = NDArray[np.float32]
 
 
 class Encoder(Protocol):

@@ -134,7 +134,10 @@ class Retriever(Protocol):
         ...
 
     async def search(self, query: str, k: int) -> list[Hit]:
-        """Return the `min(k, passages in the index)` best hits, best first; equal scores are ordered by row.
+        """Return the best hits, best first; equal scores are ordered by row.
+
+        Of exact vectors, `min(k, passages in the index)`. A profile that goes by shared words gives fewer where it finds no
+        more, and one that orders a limited number of candidates never more than these (`docs/retrieval-profiles.md`).
 
         Raises:
             QueryError: the query is empty, not a string or too long.

@@ -165,8 +165,10 @@ class Workspace:
         record = self._published()
         try:
             manifest = Manifest.load(self.target) if record else None
+            if manifest:
+                manifest.check_files(self.target, verify=False)
         except (IndexCorruptError, IndexMismatchError):
-            manifest = None  # the target has been changed since
+            manifest = None  # the target has been changed or damaged since
         if record is None or manifest is None or manifest.digest != record.digest:
             self.forget()
             return None

@@ -7,12 +7,14 @@ from medverify.cli import (
     compress,
     demo,
     index,
+    index_build,
     index_eval,
     inspect,
     lexical,
     plan,
     retrieve,
     score,
+    search,
     serve,
     verify,
 )
@@ -28,7 +30,7 @@ app = typer.Typer(
 config = typer.Typer(help="What is in force, and where it came from.", no_args_is_help=True)
 config.command("show")(inspect.show_config)
 indexes = typer.Typer(help="Build an index of passages, look into it, check it, measure it.", no_args_is_help=True)
-indexes.command("build")(index.build)
+indexes.command("build")(index_build.build)
 indexes.command("info")(index.info)
 indexes.command("verify")(index.verify)
 indexes.command("add-bm25")(lexical.add_bm25)
@@ -41,7 +43,7 @@ retrieval.command("serve")(retrieve.serve)
 
 app.command()(demo.demo)
 app.command()(verify.verify)
-app.command()(index.search)
+app.command()(search.search)
 app.command()(serve.serve)
 app.command()(score.score)
 app.command()(inspect.models)

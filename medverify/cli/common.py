@@ -35,6 +35,7 @@ SetOption = Annotated[
 ModelOption = Annotated[
     str | None, typer.Option("--model", "-m", help="The judge: a name from `medverify models`, or a folder.")
 ]
+EncoderOption = Annotated[str | None, typer.Option(help="Encoder: a name from `medverify models`, or a folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 #: Faults that a user can mend; their messages say how.

@@ -11,6 +11,7 @@ from rich.table import Table
 from configs.settings import EXACT
 from medverify.cli.common import (
     ConfigOption,
+    EncoderOption,
     SetOption,
     mended_by_user,
     out,
@@ -34,7 +35,7 @@ def evaluate(
             "--profile", help="dense, bm25, hybrid or rerank; may be given again. Default: as retrieval.profile."
         ),
     ] = None,
-    encoder: Annotated[str | None, typer.Option(help="Encoder: a name from `medverify models`, or a folder.")] = None,
+    encoder: EncoderOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
     config: ConfigOption = None,
     overrides: SetOption = None,

@@ -27,6 +27,8 @@ _FLAG_OF_COMMENT: dict[str, Flag] = {
     "RetractedandRepublishedIn": "retracted",
     "ExpressionOfConcernIn": "expression_of_concern",
 }
+# The one library that says how it marks what it withdraws: a record of its own, with this title and the former abstract.
+_COCHRANE, _WITHDRAWN = "1469-493X", "WITHDRAWN:"
 
 
 def pubmed_xml(place: Path) -> Iterator[Passage]:
@@ -213,8 +215,12 @@ def _year(article: Element) -> int | None:
 
 
 def _flags(citation: Element, article: Element) -> tuple[Flag, ...]:
-    """What NLM declares about the article; titles that begin with RETRACTED are no evidence of it."""
+    """What NLM declares about the article, and Cochrane about its reviews; no other journal's title is evidence of either."""
     types = [entry.get("UI", "") for entry in article.iterfind("PublicationTypeList/PublicationType")]
     comments = [entry.get("RefType", "") for entry in citation.iterfind("CommentsCorrectionsList/CommentsCorrections")]
     found = [_FLAG_OF_TYPE.get(ui) for ui in types] + [_FLAG_OF_COMMENT.get(kind) for kind in comments]
+    if article.findtext("Journal/ISSN") == _COCHRANE and plain_text(article.find("ArticleTitle")).startswith(
+        _WITHDRAWN
+    ):
+        found.append("withdrawn")
     return tuple(dict.fromkeys(flag for flag in found if flag))

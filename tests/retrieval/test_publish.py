@@ -163,6 +163,10 @@ def test_what_a_stopped_build_left_in_place_is_not_taken_for_another(
     stopped()
     assert build_rank(passages(ROWS), FakeEncoder(), target, 0, 2, shard_rows=16) == Manifest.load(target)
     stopped()
+    (tmp_path / ".index.building" / "index" / "vectors" / "00000.npy").write_bytes(b"")
+    assert encoded(target, overwrite=True).rows == ROWS
+    Manifest.load(target).check_files(target)
+    stopped()
     shutil.rmtree(tmp_path / ".index.building")  # by hand, before it was renamed
     assert encoded(target).rows == ROWS
     assert sorted(path.name for path in tmp_path.iterdir()) == [".index.lock", "index"]

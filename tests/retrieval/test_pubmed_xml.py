@@ -37,6 +37,7 @@ def article(
     date: str = "<Year>2019</Year><Month>May</Month>",
     types: tuple[str, ...] = ("D016428",),
     comments: tuple[str, ...] = (),
+    issn: str = "0000-0000",
 ) -> str:
     """A citation in the order of NLM's DTD, with the parts that mislead a careless reader: other PMIDs, other dates."""
     corrections = "".join(
@@ -48,7 +49,8 @@ def article(
     <PMID Version="{version}">{pmid}</PMID>
     <DateRevised><Year>2024</Year><Month>01</Month><Day>02</Day></DateRevised>
     <Article PubModel="Print">
-      <Journal><JournalIssue CitedMedium="Internet"><PubDate>{date}</PubDate></JournalIssue>
+      <Journal><ISSN IssnType="Electronic">{issn}</ISSN>
+        <JournalIssue CitedMedium="Internet"><PubDate>{date}</PubDate></JournalIssue>
         <Title>The Journal</Title><ISOAbbreviation>J</ISOAbbreviation></Journal>
       <ArticleTitle>{title}</ArticleTitle>
       {abstract}
@@ -259,3 +261,18 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
     peak(20)  # what is imported and cached once
     assert peak(2000) < peak(200) + 500_000  # of 1.8 megabytes more text: only the PMIDs are remembered
+
+
+@pytest.mark.parametrize(
+    ("issn", "title", "flags"),
+    [
+        ("1469-493X", "WITHDRAWN: Zinc for the common cold.", ("withdrawn",)),
+        ("1469-493X", "Zinc for the common cold.", ()),
+        ("1469-493X", "Effects of a WITHDRAWN: drug.", ()),
+        ("0000-0000", "WITHDRAWN: Zinc for the common cold.", ()),
+    ],
+)
+def test_a_review_that_cochrane_has_withdrawn_is_flagged(
+    tmp_path: Path, issn: str, title: str, flags: tuple[str, ...]
+) -> None:
+    assert only(tmp_path, article(1, plain("Text."), title=title, issn=issn)).flags == flags
