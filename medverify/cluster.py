@@ -43,6 +43,7 @@ def retrieval(args: RetrievalArguments) -> "Application":
         args,
         settings.retrieve,
         __version__,
+        verify=how.verify,
     )
 
 

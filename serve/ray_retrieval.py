@@ -57,8 +57,12 @@ class Cluster(BaseModel):
 class ShardSearch:
     """A deployment that holds one range of rows."""
 
-    def __init__(self, folder: Path, claim: Claim, backend: str = "auto", device: str = "auto") -> None:
+    def __init__(
+        self, folder: Path, claim: Claim, backend: str = "auto", device: str = "auto", *, verify: bool = False
+    ) -> None:
         """Map the vectors of the range; on a GPU, copy them there.
+
+        The sizes of its files are always checked; their SHA-256 if `verify`, or if they are small.
 
         Raises:
             IndexMismatchError: the folder on this machine holds another index than the mergers search.
@@ -69,7 +73,9 @@ class ShardSearch:
         self._claim = claim
         self._folder = folder
         parts = manifest.overlapping(*claim.span)
-        vectors = open_rows(folder, manifest, *claim.span, verify=_small(manifest, [part.file for part in parts]))
+        vectors = open_rows(
+            folder, manifest, *claim.span, verify=verify or _small(manifest, [part.file for part in parts])
+        )
         norms = [part.longest for part in parts]
         self._index = ExactIndex(vectors, backend, device, norms=norms)
         _manifest(folder, claim.digest)  # still the index whose files these are
@@ -145,8 +151,9 @@ class Merger:
         cluster: Cluster,
         settings: RetrieveSettings,
         version: str,
+        verify: bool = False,
     ) -> None:
-        """Load the encoder and open the texts.
+        """Load the encoder and open the texts; `verify` is that of `ShardSearch`.
 
         Raises:
             IndexMismatchError: the folder on this machine holds another index than the shards, or the encoder is not the one
@@ -157,7 +164,7 @@ class Merger:
         encoder = load_encoder()
         manifest.check_encoder(encoder.spec)
         encoder.encode_queries(["fever"])  # loads the model before anybody waits for it
-        texts = open_texts(folder, manifest)
+        texts = open_texts(folder, manifest, verify=verify)
         reached = [(span, RayShard(handle, cluster.shard_replicas)) for span, handle in shards]
         index = ShardedIndex(digest, reached, manifest.encoder.dim, cluster.shard_deadline_s)
         self._retriever = LocalRetriever(
@@ -181,6 +188,8 @@ def application(
     cluster: Cluster,
     settings: RetrieveSettings,
     version: str,
+    *,
+    verify: bool = False,
 ) -> "Application":
     """The deployments of an index, for `serve.run` or a Serve config file.
 
@@ -188,6 +197,7 @@ def application(
         folder: of the index, at the same place on every machine. A shard reads the manifest and the vector files of its rows,
             a merger the manifest and the texts; other files need not be there.
         load_encoder: called in each merger.
+        verify: check every byte of what is opened, also of large files.
 
     Raises:
         RetrievalError: the manifest cannot be read here.
@@ -205,7 +215,9 @@ def application(
             ray_actor_options={"num_cpus": cluster.shard_cpus, "num_gpus": cluster.shard_gpus},
             **_HEALTH,
         )
-        shards.append((span, shard.bind(folder, Claim(digest, span), cluster.shard_backend, cluster.shard_device)))
+        claim = Claim(digest, span)
+        bound = shard.bind(folder, claim, cluster.shard_backend, cluster.shard_device, verify=verify)
+        shards.append((span, bound))
     merger = serve.deployment(serve.ingress()(Merger)).options(
         name="Merger",
         num_replicas=cluster.mergers,
@@ -214,7 +226,14 @@ def application(
         **_HEALTH,
     )
     return merger.bind(
-        folder, digest, shards, load_encoder=load_encoder, cluster=cluster, settings=settings, version=version
+        folder,
+        digest,
+        shards,
+        load_encoder=load_encoder,
+        cluster=cluster,
+        settings=settings,
+        version=version,
+        verify=verify,
     )
 
 
@@ -222,8 +241,8 @@ def application(
 _HEALTH = {"health_check_period_s": 5, "health_check_timeout_s": 15}
 
 
-def open_texts(folder: Path, manifest: Manifest) -> TextStore:
-    """Open the texts of an index whose vectors may be elsewhere, once they are the manifest's.
+def open_texts(folder: Path, manifest: Manifest, *, verify: bool = False) -> TextStore:
+    """Open the texts of an index whose vectors may be elsewhere, once they are the manifest's; `verify` as for `ShardSearch`.
 
     Raises:
         IndexMismatchError: the index was replaced meanwhile.
@@ -231,7 +250,7 @@ def open_texts(folder: Path, manifest: Manifest) -> TextStore:
     """
     names = (PASSAGES_FILE, OFFSETS_FILE)
     for name in names:
-        manifest.check_file(folder, name, hashed=_small(manifest, names))
+        manifest.check_file(folder, name, hashed=verify or _small(manifest, names))
     texts = TextStore(folder)
     try:
         if len(texts) != manifest.rows:

@@ -359,7 +359,9 @@ def test_a_shard_needs_the_files_of_its_rows_and_no_others(built: Path, tmp_path
 
 
 @pytest.mark.parametrize("name", ["passages.jsonl", "offsets.npy", "vectors/00001.npy"])
-def test_a_machine_with_other_contents_does_not_start(built: Path, tmp_path: Path, name: str) -> None:
+def test_a_machine_with_other_contents_does_not_start(
+    built: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A copy that went wrong: the right size, and a flipped bit."""
     folder = tmp_path / "index"
     shutil.copytree(built, folder)
@@ -371,6 +373,15 @@ def test_a_machine_with_other_contents_does_not_start(built: Path, tmp_path: Pat
     vectors = name.startswith("vectors")
     with pytest.raises(IndexCorruptError, match=name):
         ShardSearch(folder, Claim(manifest.digest, Span(100, 101))) if vectors else open_texts(folder, manifest)
+    # As if it were a large index: its bytes are read when that is asked for.
+    monkeypatch.setattr("serve.ray_retrieval.ALWAYS_VERIFIED_BYTES", 0)
+    with pytest.raises(IndexCorruptError, match=name):
+        if vectors:
+            ShardSearch(folder, Claim(manifest.digest, Span(100, 101)), verify=True)
+        else:
+            open_texts(folder, manifest, verify=True)
+    if not vectors:
+        open_texts(folder, manifest).close()
 
 
 def test_texts_of_another_index_are_refused(built: Path, tmp_path: Path) -> None:
