@@ -168,13 +168,27 @@ def check_model(entry: Entry, cache: Path, wanted: bool) -> Check:
 
 
 def check_index(settings: Settings) -> Check:
-    """Whether the index of the settings is there; the starter index is built when it is first needed."""
+    """Whether the index of the settings is there, or its server answers; the starter index is built when it is first needed."""
+    place = settings.retrieval.index
+    if place.startswith(("http://", "https://")):
+        return _check_index_server(place.rstrip("/") + "/info")
     folder = settings.index_folder
     if (folder / "manifest.json").is_file():
         return Check("index", "ok", str(folder))
     if settings.retrieval.index == STARTER:
         return Check("index", "warn", "the starter index is not built yet; the first search builds it")
     return Check("index", "missing", f"{folder} is not an index", f"medverify index build CORPUS -o {folder}")
+
+
+def _check_index_server(address: str) -> Check:
+    import httpx2
+
+    try:
+        info = httpx2.get(address, timeout=_SERVER_S).raise_for_status().json()
+        return Check("index", "ok", f"{address}: {info['rows']} passages, profile {info['profile']}")
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
+        fix = "start it with `medverify retrieve serve`, or name another with retrieval.index"
+        return Check("index", "missing", f"{address} does not tell what it holds ({type(error).__name__})", fix)
 
 
 def check_judge_server(engine: OpenAIEngine) -> Check:

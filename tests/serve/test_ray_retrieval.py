@@ -375,11 +375,9 @@ def test_a_machine_with_other_contents_does_not_start(
         ShardSearch(folder, Claim(manifest.digest, Span(100, 101))) if vectors else open_texts(folder, manifest)
     # As if it were a large index: its bytes are read when that is asked for.
     monkeypatch.setattr("serve.ray_retrieval.ALWAYS_VERIFIED_BYTES", 0)
+    claim = Claim(manifest.digest, Span(100, 101))
     with pytest.raises(IndexCorruptError, match=name):
-        if vectors:
-            ShardSearch(folder, Claim(manifest.digest, Span(100, 101)), verify=True)
-        else:
-            open_texts(folder, manifest, verify=True)
+        ShardSearch(folder, claim, verify=True) if vectors else open_texts(folder, manifest, verify=True)
     if not vectors:
         open_texts(folder, manifest).close()
 
