@@ -1,7 +1,8 @@
 import socket
 import threading
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -128,16 +129,10 @@ def test_the_index_that_the_settings_name(tmp_path: Path) -> None:
     assert (absent.state, absent.fix) == ("missing", f"medverify index build CORPUS -o {tmp_path / 'mine'}")
 
 
-@pytest.mark.parametrize(
-    ("body", "state", "detail"),
-    [
-        (b'{"data": [{"id": "judge"}]}', "ok", "serves judge"),
-        (b'{"data": [{"id": "other"}]}', "missing", "serves other, not judge"),
-        (b'{"data": 5}', "missing", "TypeError"),
-        (b"nonsense", "missing", "does not tell what it serves"),
-    ],
-)
-def test_the_server_of_the_judge_is_asked(body: bytes, state: str, detail: str) -> None:
+@contextmanager
+def answering(body: bytes) -> Iterator[str]:
+    """A server that answers one GET with `body`."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -148,11 +143,33 @@ def test_the_server_of_the_judge_is_asked(body: bytes, state: str, detail: str) 
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/v1"
-        engine = settings(
-            "judge.engine=openai", f"judge.openai.base_url={url}", "judge.openai.model=judge"
-        ).judge.openai
-        check = doctor.check_judge_server(engine)
+        yield f"http://127.0.0.1:{server.server_port}"
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "detail"),
+    [(b'{"rows": 5, "profile": "dense"}', "ok", "5 passages, profile dense"), (b"[]", "missing", "TypeError")],
+)
+def test_the_server_of_the_index_is_asked(body: bytes, state: str, detail: str) -> None:
+    with answering(body) as url:
+        check = doctor.check_index(settings(f"retrieval.index={url}"))
+    assert check.state == state
+    assert detail in check.detail
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "detail"),
+    [
+        (b'{"data": [{"id": "judge"}]}', "ok", "serves judge"),
+        (b'{"data": [{"id": "other"}]}', "missing", "serves other, not judge"),
+        (b'{"data": 5}', "missing", "TypeError"),
+        (b"nonsense", "missing", "does not tell what it serves"),
+    ],
+)
+def test_the_server_of_the_judge_is_asked(body: bytes, state: str, detail: str) -> None:
+    named = ("judge.engine=openai", "judge.openai.model=judge")
+    with answering(body) as url:
+        check = doctor.check_judge_server(settings(*named, f"judge.openai.base_url={url}/v1").judge.openai)
     assert check.state == state
     assert detail in check.detail
 
