@@ -170,6 +170,8 @@ async def test_stages_and_batches_are_counted(retriever: LocalRetriever) -> None
         "read": 2,
         "encode": 2,
         "search": 2,
+        "widen": 0,
+        "scan": 0,
     }
     assert (stats.batch_size.count, stats.batch_size.sum) == (2, 4)
     assert stats.batch_size.cumulative()[:3] == [(1, 1), (2, 1), (4, 2)]
