@@ -181,7 +181,8 @@ async def measure(
 def show(rows: dict[tuple[str, int], list[Run]], clients: list[int], busy: float) -> None:
     """Medians over the runs; ratios are medians of each run's ratio."""
     print(
-        "\n| clients | server | queries/s | p50 ms | p99 ms | errors | queries/s, ours / plain |\n|---|---|---|---|---|---|---|"
+        "\n| clients | server | queries/s | p50 ms | p99 ms | CPU ms a query | errors | queries/s, ours / plain |\n"
+        "|---|---|---|---|---|---|---|---|"
     )
     for number in clients:
         pairs = zip(rows["plain", number], rows["ours", number], strict=True)
