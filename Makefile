@@ -19,7 +19,7 @@ demo: .venv/.embedded  ## Judge three cases with a real model and a real index
 test: .venv/.dev  ## Run all tests
 	$(BIN)/python -m pytest
 
-# Ray brings uvloop and httptools, which uvicorn then uses: the other tests and the benchmarks must not depend on that.
+# Ray is large, and its cluster takes minutes to test.
 test-ray: .venv-ray/.dev  ## Run the tests that need a Ray cluster, in an environment of their own
 	.venv-ray/bin/python -m pytest tests/serve/test_ray_retrieval.py
 

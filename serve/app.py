@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Body, FastAPI, Request
 
@@ -11,21 +11,20 @@ from configs.settings import ServeSettings
 from serve.admission import Admission
 from serve.body_limit import BodyLimit
 from serve.client_left import unless_client_leaves
-from serve.errors import MEDIA_TYPE, Problem, ServiceError, install
+from serve.errors import ServiceError, described, install
 from serve.schemas import Health, Info, Judgments, Ready, VerifyMany, VerifyRequest
 from verifier.judge import Judge
 from verifier.types import Judgment
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
-    for status, description in {
+_PROBLEMS = described(
+    {
         400: "The body is not text, or is nested too deeply, to be read as JSON.",
         413: "The request or its batch is too large.",
         422: "The request does not fit the schema.",
         500: "The service met an error of its own.",
         503: "The service is busy; come back after Retry-After seconds.",
-    }.items()
-}
+    }
+)
 
 
 def create_app(judge: Judge, settings: ServeSettings, info: Info) -> FastAPI:

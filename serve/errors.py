@@ -49,6 +49,12 @@ def unfit(faults: Sequence[Mapping[str, str]]) -> ServiceError:
     return ServiceError(422, "invalid-request", "The request does not fit the schema", detail, errors=list(faults))
 
 
+def described(statuses: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """For a route's `responses`: what each status means, and that its body is a `Problem`."""
+    content = {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}
+    return {status: {"description": meaning, "content": content} for status, meaning in statuses.items()}
+
+
 def install(app: FastAPI) -> None:
     """Make the app answer every error with a problem."""
 

@@ -26,7 +26,7 @@ from retrieval.passage import (
 )
 from serve.body_limit import BodyLimit
 from serve.client_left import unless_client_leaves
-from serve.errors import MEDIA_TYPE, Problem, ServiceError, install, problem
+from serve.errors import ServiceError, described, install, problem
 from serve.known_rows import KnownRows
 from serve.metrics import RetrievalMetrics
 from serve.retrieval_schemas import (
@@ -46,15 +46,14 @@ from serve.tool import observe
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"description": description, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
-    for status, description in {
+_PROBLEMS = described(
+    {
         413: "The request is too large.",
         422: "The request does not fit the schema, or a query cannot be searched for.",
         500: "The search failed.",
         503: "Busy, not ready, or not done by the deadline; come back after Retry-After seconds.",
-    }.items()
-}
+    }
+)
 
 
 def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, info: RetrievalInfo) -> FastAPI:

@@ -8,6 +8,7 @@ with every architecture that takes its attention from there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,17 +53,23 @@ class StepPlan:
         self.prefill_masks = [_causal_mask(span, device) for span in prefilling]
         self.decoding = len(decoding)
         if decoding:
-            # The rows are read in place, as a view of neighbouring slots; idle slots in between cost a little attention and
+            # What torch's attention reads: a view of neighbouring slots; idle slots in between cost a little attention and
             # nothing else, whereas gathering rows would copy the whole memory at every step.
             self.low, self.high = decoding[0].slot, decoding[-1].slot + 1
             self.longest = max(span.start for span in decoding) + 1
             self.slots_B = torch.tensor([span.slot for span in decoding], device=device)
             self.starts_B = torch.tensor([span.start for span in decoding], device=device)
+            # What the kernel for single tokens reads.
             self.places_B = np.array([span.slot for span in decoding])
             self.lengths_B = np.array([span.start + 1 for span in decoding])
-            lengths_R = torch.ones(self.high - self.low, dtype=torch.long, device=device)
-            lengths_R[self.slots_B - self.low] = self.starts_B + 1
-            self.mask_R11L = (torch.arange(self.longest, device=device) < lengths_R[:, None])[:, None, None]
+
+    @cached_property
+    def mask_R11L(self) -> Tensor:  # noqa: N802 - axes
+        """bool: what each of the neighbouring slots holds; the kernel has no need of it."""
+        device = self.slots_B.device
+        lengths_R = torch.ones(self.high - self.low, dtype=torch.long, device=device)
+        lengths_R[self.slots_B - self.low] = self.starts_B + 1
+        return (torch.arange(self.longest, device=device) < lengths_R[:, None])[:, None, None]
 
 
 class Slots:
