@@ -8,20 +8,19 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from configs.catalogue import Catalogue, Entry, load_catalogue
+from configs.faiss_install import faiss_distributions, faiss_fault
 from configs.locate import ModelNotAvailableError, locate
 from configs.settings import STARTER, OpenAIEngine, Settings
 
 # As pinned in pyproject.toml, which says why.
 TRANSFORMERS = ((5, 16), (5, 40))
-# They all install the same `faiss` folder and overwrite one another.
-FAISS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12", "faiss-gpu-cuvs")
 _EMBEDDED = "pip install 'medverify[embedded]'"
 _GIB = 1024**3
 _MEMORY_GIB = 4  # the smallest judge, its cache, and an encoder
@@ -50,7 +49,7 @@ def diagnose(settings: Settings, environ: Mapping[str, str], catalogue: Catalogu
         check_omp(environ),
         check_torch(),
         check_transformers(_version("transformers")),
-        check_faiss([name for name in FAISS if _version(name)]),
+        check_faiss(faiss_distributions()),
         check_serve(),
         check_cache(cache),
         check_disk(cache),
@@ -119,16 +118,11 @@ def check_transformers(version: str | None) -> Check:
     return Check("transformers", "ok", version)
 
 
-def check_faiss(installed: list[str]) -> Check:
+def check_faiss(installed: Sequence[str]) -> Check:
     """Exactly one FAISS distribution."""
-    match installed:
-        case []:
-            return Check("faiss", "missing", "not installed; nothing can be searched", "pip install faiss-cpu")
-        case [name]:
-            return Check("faiss", "ok", f"{name} {_version(name)}")
-    kept = "faiss-cpu" if "faiss-cpu" in installed else installed[0]
-    fix = f"pip uninstall -y {' '.join(installed)} && pip install {kept}"
-    return Check("faiss", "missing", f"{' and '.join(installed)} overwrite each other's files", fix)
+    if fault := faiss_fault(installed):
+        return Check("faiss", "missing", f"{fault.problem}; nothing can be searched", fault.fix)
+    return Check("faiss", "ok", f"{installed[0]} {_version(installed[0])}")
 
 
 def check_serve() -> Check:

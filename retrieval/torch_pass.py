@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from configs.precision import native_bfloat16
 from retrieval.candidate_pass import Pass, borders, power_of_two, rounding
 from retrieval.exact_scores import Rows, Vectors
 from retrieval.passage import BackendError, IndexCorruptError
@@ -42,7 +43,7 @@ class TorchBackend:
             BackendError: there is no such device.
         """
         self._devices = _devices(device)
-        self._dtype = dtype or _native_dtype()
+        self._dtype = dtype or (torch.bfloat16 if native_bfloat16("cpu") else torch.float32)
         self._owners = [ThreadPoolExecutor(1, f"search-{device}") for device in self._devices if device.type != "cpu"]
 
     def hold(self, table: RowTable) -> Sequence[Pass]:
@@ -217,9 +218,3 @@ def _devices(setting: str) -> list[torch.device]:
     if device.type == "cuda" and device.index is None:
         return [torch.device("cuda", number) for number in range(count)]
     return [device]
-
-
-def _native_dtype() -> torch.dtype:
-    """bfloat16 where the CPU multiplies it natively; elsewhere it is several times slower than float32."""
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if native else torch.float32

@@ -96,7 +96,7 @@ def test_exactly_one_faiss() -> None:
     assert doctor.check_faiss(["faiss-cpu"]).state == "ok"
     two = doctor.check_faiss(["faiss-cpu", "faiss-gpu-cuvs"])
     assert two.state == "missing"
-    assert two.fix == "pip uninstall -y faiss-cpu faiss-gpu-cuvs && pip install faiss-cpu"
+    assert two.fix == "pip uninstall -y faiss-cpu faiss-gpu-cuvs && pip install faiss-gpu-cuvs"
 
 
 def test_a_model_that_is_wanted_is_missing_and_another_is_a_warning(
