@@ -18,22 +18,27 @@ class PackError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LabelledCase:
-    """A case and whether its trace reaches the right final answer; None where the answer is unreadable."""
+    """A case, and what its pack knows of the trace."""
 
     case: Case
-    label: Literal[0, 1] | None
+    label: Literal[0, 1] | None  # whether the trace reaches the right final answer; None where that is unreadable
     question_id: str
+    generator: str = ""  # who wrote the trace
+    answer: str | None = None  # the option that the trace ends with; None where that is unreadable
+    gold: str | None = None  # the right option
 
 
 class _QuestionRow(BaseModel):
     id: str
     question: NonEmpty
     context: str | None = None
+    contexts: list[str] | None = None
     options: dict[OptionKey, NonEmpty] | None = None
+    answer: str | None = None
 
     def asked(self) -> Question:
-        text = f"{self.context}\n\n{self.question}" if self.context else self.question
-        return Question(text=text, options=self.options)
+        before = [self.context] if self.context else self.contexts or []
+        return Question(text="\n\n".join([*before, self.question]), options=self.options)
 
 
 class _TraceRow(BaseModel):
@@ -41,6 +46,9 @@ class _TraceRow(BaseModel):
     trace_id: str = Field(min_length=1, max_length=512)
     reasoning: NonEmpty
     trace_label: Literal[0, 1] | None
+    generator: str | None = None
+    pred: str | None = None
+    gold: str | None = None
 
 
 _Row = TypeVar("_Row", _QuestionRow, _TraceRow)
@@ -56,7 +64,7 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
     Raises:
         PackError: a file is missing or damaged, a row is not what it should be, or a trace belongs to no question.
     """
-    questions = {row.id: row.asked() for row in _rows(prefix, "questions", _QuestionRow)}
+    questions = {row.id: row for row in _rows(prefix, "questions", _QuestionRow)}
     taken: dict[str, int] = {}
     cases = []
     for row in _rows(prefix, "traces", _TraceRow):
@@ -64,8 +72,13 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
             raise PackError(f"{prefix}: trace {row.trace_id!r} belongs to no question ({row.qid!r})")
         taken[row.qid] = taken.get(row.qid, 0) + 1
         if traces_per_question is None or taken[row.qid] <= traces_per_question:
-            case = Case(id=row.trace_id, question=questions[row.qid], trace=Trace(text=row.reasoning))
-            cases.append(LabelledCase(case, row.trace_label, row.qid))
+            question = questions[row.qid]
+            case = Case(id=row.trace_id, question=question.asked(), trace=Trace(text=row.reasoning))
+            cases.append(
+                LabelledCase(
+                    case, row.trace_label, row.qid, row.generator or "", row.pred or None, row.gold or question.answer
+                )
+            )
     return cases
 
 

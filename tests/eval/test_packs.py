@@ -50,6 +50,18 @@ def test_traces_meet_their_questions(write: Write, gz: bool) -> None:
     assert second.case.question.text == "An abstract.\n\nDoes it work?"
 
 
+def test_what_the_pack_knows_of_a_trace_comes_along(write: Write) -> None:
+    questions = [*QUESTIONS, {"id": "q3", "question": "So?", "contexts": ["First.", "Second."], "answer": "B"}]
+    traces = [
+        {**TRACES[0], "pred": "A", "gold": "A"},
+        {"qid": "q3", "trace_id": "q3#1", "reasoning": "?", "trace_label": None, "generator": None, "pred": None},
+    ]
+    first, second = read_pack(write(questions, traces))
+    assert (first.generator, first.answer, first.gold) == ("m", "A", "A")
+    assert (second.generator, second.answer, second.gold) == ("", None, "B")
+    assert second.case.question.text == "First.\n\nSecond.\n\nSo?"
+
+
 def test_the_label_is_no_part_of_the_case(write: Write) -> None:
     """The judge must not see what it is measured against."""
     first = read_pack(write())[0].case.model_dump_json()

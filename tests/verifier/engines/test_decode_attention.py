@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -43,3 +48,31 @@ def test_a_nan_stays_one(where: str) -> None:
     out = attend_single_tokens(*parts.values(), np.array([0]), np.array([30]), 0.3)
     assert out[0, 0, 0].isnan().any()
     assert out[0, 1].isfinite().all()
+
+
+def test_weights_are_those_of_exp_over_the_whole_range() -> None:
+    scores = torch.linspace(0, -86, 4001)
+    keys = scores.reshape(1, 1, -1, 1)
+    values = torch.eye(1)[None, None].expand(1, 1, len(scores), 1).contiguous()
+    values[0, 0, 1:] = 0  # the weight of the first is 1 / the sum
+    out = attend_single_tokens(torch.ones(1, 1, 1, 1), keys.contiguous(), values, np.array([0]), np.array([4001]), 1.0)
+    assert out.item() == pytest.approx(1 / scores.double().exp().sum().item(), rel=1e-6)
+
+
+_DIGEST = """
+import hashlib, numpy, torch
+from verifier.engines.decode_attention import attend_single_tokens
+query, keys, values = (torch.randn(2, 3, n, 64, generator=torch.Generator().manual_seed(n)) for n in (3, 400, 401))
+out = attend_single_tokens(query, keys, values, numpy.arange(2), numpy.array([400, 123]), 0.125)
+print(hashlib.sha256(out.numpy().tobytes()).hexdigest())
+"""
+
+
+def test_what_is_read_from_disk_computes_as_what_was_just_compiled(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (
+        subprocess.run([sys.executable, "-c", _DIGEST], env=environment, check=True, capture_output=True).stdout
+        for _ in range(2)
+    )
+    assert list(tmp_path.rglob("*.nbc"))
+    assert first == second
