@@ -92,9 +92,7 @@ def _expected(batch: Candidates, question: int, strategy: Strategy, size: int) -
     verdicts = [None if verdict < 0 else verdict for verdict in batch.verdicts_QM[question].tolist()]
     gold = str(batch.gold_Q[question])
     subsets = itertools.combinations(zip(answers, p, verdicts, strict=True), size)
-    return statistics.fmean(
-        select(strategy, *zip(*subset, strict=True)).chances.get(gold, 0.0) for subset in subsets
-    )
+    return statistics.fmean(select(strategy, *zip(*subset, strict=True)).chances.get(gold, 0.0) for subset in subsets)
 
 
 def _peak() -> float:

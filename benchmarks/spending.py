@@ -46,7 +46,7 @@ def majority_votes(prefix: Path) -> Candidates:
 
 def report(name: str, batch: Candidates, orders: int, draws: int) -> None:
     """Print one pack."""
-    print(f"## {name}: {len(batch.gold_Q)} questions, {batch.counts_Q.mean():.1f} traces each\n")
+    print(f"## {name}: {len(batch.gold_Q)} questions, {batch.counts.mean():.1f} traces each\n")
     certain = simulate(batch, Strategy.MAJORITY, decided, [1.0], orders=orders)
     likely = simulate(batch, Strategy.MAJORITY, predicted, orders=orders)
     print(f"fixed: {_points(likely.fixed)}\n")

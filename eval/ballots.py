@@ -54,9 +54,10 @@ class Count:
         """Count n more traces in each of the D rows of each question."""
         places = (picks_BDn + self._offsets_B1[:, :, None]).reshape(len(self._gold_R), -1)
         cells = (self._block.answers_BC.ravel().take(places) + self._cells_R1).ravel()
-        for strategy, votes in self._votes.items():
+        for strategy in self._votes:
             units = self._block.units_BC[strategy].ravel().take(places.ravel())
-            votes += np.bincount(cells, units, minlength=votes.size).reshape(votes.shape)
+            added = np.bincount(cells, units, minlength=self._votes[strategy].size)
+            self._votes[strategy] += added.reshape(self._votes[strategy].shape)
 
     def leaders(self, strategy: Strategy) -> tuple[Floats, Floats]:
         """[R] Votes, in votes, for the first and the second answer; 0 where there is none."""
@@ -67,10 +68,12 @@ class Count:
         return first_two[:, 1], first_two[:, 0]
 
     def accuracies(self) -> dict[Strategy, Floats]:
-        """[R] Chance that each strategy chooses the right answer: ties are shared; without a vote that has weight, the majority."""
+        """[R] Chance that each strategy chooses the right answer, ties being shared; the majority where no vote has weight."""
         fallback = self._share(Strategy.MAJORITY, np.zeros(len(self._gold_R)))
-        others = {strategy: self._share(strategy, fallback) for strategy in self._votes if strategy != Strategy.MAJORITY}
-        return {Strategy.MAJORITY: fallback, **others}
+        shares = {Strategy.MAJORITY: fallback}
+        for strategy in self._votes.keys() - shares.keys():
+            shares[strategy] = self._share(strategy, fallback)
+        return shares
 
     def _share(self, strategy: Strategy, fallback_R: Floats) -> Floats:
         votes = self._votes[strategy][:, :-1]
@@ -91,7 +94,7 @@ def blocks(batch: Candidates, strategies: Collection[Strategy], rows_each: int) 
     if Strategy.BEST in strategies:
         raise ValueError("best-of-n counts no votes")
     answers = 1 + int(max(batch.answers_QM.max(initial=0), batch.gold_Q.max(initial=0)))
-    counts_Q = batch.counts_Q
+    counts_Q = batch.counts
     for count in np.unique(counts_Q[counts_Q > 0]).tolist():
         questions = np.flatnonzero(counts_Q == count)
         size = max(1, _CELLS // (rows_each * max(count, answers + 1)))
@@ -101,7 +104,9 @@ def blocks(batch: Candidates, strategies: Collection[Strategy], rows_each: int) 
 
 def _block(batch: Candidates, strategies: Collection[Strategy], questions_B: Labels, count: int, answers: int) -> Block:
     parts = batch.verdicts_QM, batch.p_QM, batch.answers_QM, ~batch.present_QM
-    order = np.lexsort(tuple(part[questions_B] for part in parts), axis=1)[:, :count]  # those that are not there come last
+    order = np.lexsort(tuple(part[questions_B] for part in parts), axis=1)[
+        :, :count
+    ]  # those that are not there come last
     verdicts, p, codes = (np.take_along_axis(part[questions_B], order, axis=1) for part in parts[:3])
     units = {
         Strategy.MAJORITY: np.full(codes.shape, float(UNITS)),

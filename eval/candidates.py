@@ -40,19 +40,21 @@ class Candidates:
             raise ValueError("a verdict is 0, 1 or -1 where there is no judgment; an answer is -1 or more")
 
     @property
-    def counts_Q(self) -> Labels:
-        """How many traces each question has, readable or not."""
-        return self.present_QM.sum(axis=1, dtype=np.int64)
+    def counts(self) -> Labels:
+        """[Q] How many traces each question has, readable or not."""
+        counts_Q: Labels = self.present_QM.sum(axis=1, dtype=np.int64)
+        return counts_Q
 
     @property
-    def readable_QM(self) -> Flags:
-        """Whether there is a trace with an answer."""
+    def readable(self) -> Flags:
+        """[Q, M] Whether there is a trace with an answer."""
         return self.present_QM & (self.answers_QM >= 0)
 
     @property
-    def right_QM(self) -> Flags:
-        """Whether there is a trace with the right answer."""
-        return self.readable_QM & (self.answers_QM == self.gold_Q[:, None])
+    def right(self) -> Flags:
+        """[Q, M] Whether there is a trace with the right answer."""
+        right_QM: Flags = self.readable & (self.answers_QM == self.gold_Q[:, None])
+        return right_QM
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,30 +13,33 @@ from eval.metrics import Floats, Labels
 
 def mean_accuracy(batch: Candidates) -> Floats:
     """[Q] Accuracy of a trace picked at random, whatever n is. Unreadable traces are wrong; so is a question without any."""
-    return batch.right_QM.sum(axis=1) / np.maximum(batch.counts_Q, 1)
+    share_Q: Floats = batch.right.sum(axis=1) / np.maximum(batch.counts, 1)
+    return share_Q
 
 
 def any_right_at(batch: Candidates, n: int) -> Floats:
     """[Q] Chance that n traces hold a right one: what a perfect choice would reach (pass@n, unbiased)."""
-    missed_QM = _missed(batch.counts_Q, n, batch.answers_QM.shape[1])
-    return 1 - missed_QM[np.arange(len(missed_QM)), batch.right_QM.sum(axis=1)]
+    missed_QM = _missed(batch.counts, n, batch.answers_QM.shape[1])
+    missed_Q: Floats = missed_QM[np.arange(len(missed_QM)), batch.right.sum(axis=1)]
+    return 1 - missed_Q
 
 
 def best_of_n_at(batch: Candidates, n: int) -> Floats:
-    """[Q] Accuracy of the readable trace with the highest p among n, ties being shared; unjudged ones are tied for the last place.
+    """[Q] Accuracy of the readable trace with the highest p among n, ties being shared.
 
-    Traces tied for a place are chosen if one of them is drawn and none of those above: a difference of two hypergeometric
-    chances, the same for each of them.
+    Unjudged ones are tied for the last place. Traces tied for a place are chosen if one of them is drawn and none of those above:
+    a difference of two hypergeometric chances, the same for each of them.
     """
     rank_QM = np.where(np.isnan(batch.p_QM), -1.0, batch.p_QM)
-    rank_QM = np.where(batch.readable_QM, rank_QM, -2.0)
+    rank_QM = np.where(batch.readable, rank_QM, -2.0)
     order_QM = np.argsort(-rank_QM, axis=1)
     rank_QM = np.take_along_axis(rank_QM, order_QM, axis=1)
-    right_QM = np.take_along_axis(batch.right_QM, order_QM, axis=1)
+    right_QM = np.take_along_axis(batch.right, order_QM, axis=1)
     above_QM, upto_QM = _tied(rank_QM)
-    missed_QM = _missed(batch.counts_Q, n, rank_QM.shape[1])
+    missed_QM = _missed(batch.counts, n, rank_QM.shape[1])
     chosen_QM = np.take_along_axis(missed_QM, above_QM, axis=1) - np.take_along_axis(missed_QM, upto_QM, axis=1)
-    return (right_QM * chosen_QM / (upto_QM - above_QM)).sum(axis=1)
+    accuracy_Q: Floats = (right_QM * chosen_QM / (upto_QM - above_QM)).sum(axis=1)
+    return accuracy_Q
 
 
 def _tied(rank_QM: Floats) -> tuple[Labels, Labels]:

@@ -13,7 +13,7 @@ from eval.metrics import Floats
 
 def longest(lengths_QM: Floats) -> Floats:
     """[Q, M] Length of a trace as a share of the longest of its question; NaN, as given, where there is none."""
-    longest_Q1 = np.nan_to_num(lengths_QM).max(axis=1, initial=1, keepdims=True)
+    longest_Q1: Floats = np.nan_to_num(lengths_QM).max(axis=1, initial=1, keepdims=True)
     return lengths_QM / longest_Q1
 
 
@@ -30,5 +30,5 @@ def answer_frequency(batch: Candidates) -> Floats:
     """
     questions, answers = len(batch.gold_Q), 1 + int(batch.answers_QM.max(initial=0))
     cells_QM = np.maximum(batch.answers_QM, 0) + answers * np.arange(questions)[:, None]
-    given = np.bincount(cells_QM[batch.readable_QM], minlength=questions * answers)
-    return np.where(batch.readable_QM, given[cells_QM] / np.maximum(batch.counts_Q, 1)[:, None], np.nan)
+    given = np.bincount(cells_QM[batch.readable], minlength=questions * answers)
+    return np.where(batch.readable, given[cells_QM] / np.maximum(batch.counts, 1)[:, None], np.nan)

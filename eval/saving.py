@@ -1,7 +1,8 @@
 """How many traces a rule saves at equal accuracy, and which threshold to set without looking at the questions it is measured on.
 
-The saving is n / s: n traces of a fixed number reach some accuracy, and s traces on average under the rule reach the same. Between two
-points of a curve one may toss a coin, so what lies between them is reached as well; of two ways to spend, the better one counts.
+The saving is n / s: n traces of a fixed number reach some accuracy, and s traces on average under the rule reach the same.
+Between two points of a curve one may toss a coin, so what lies between them is reached as well; where spending more reaches
+less, it is not needed.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,9 @@ def choose_threshold(simulation: Simulation, loss: float, questions: Labels) -> 
     """Which threshold spends least on these questions and loses at most so much mean accuracy against spending everything."""
     accuracy_T = simulation.adaptive.accuracy_TQ[:, questions].mean(axis=1)
     spent_T = simulation.adaptive.spent_TQ[:, questions].mean(axis=1)
-    good_T = accuracy_T >= accuracy_T[-1] - loss - 1e-12  # sums of equal numbers in another order may differ in the last digit
+    good_T = (
+        accuracy_T >= accuracy_T[-1] - loss - 1e-12
+    )  # sums of equal numbers in another order may differ in the last digit
     return int(np.argmin(np.where(good_T, spent_T, np.inf)))
 
 
@@ -45,11 +48,15 @@ def cross_fit(simulation: Simulation, loss: float, *, folds: int = 5, seed: int 
     """
     questions = simulation.adaptive.accuracy_TQ.shape[1]
     if not 2 <= folds <= questions:
-        raise ValueError(f"{questions} questions cannot be cut into {folds} folds: at least 2, and no more than questions")
+        raise ValueError(
+            f"{questions} questions cannot be cut into {folds} folds: at least 2, and no more than questions"
+        )
     fold_Q = np.random.default_rng(seed).permutation(questions) % folds
     chosen = [choose_threshold(simulation, loss, np.flatnonzero(fold_Q != fold)) for fold in range(folds)]
     point_Q, every_Q = np.array(chosen)[fold_Q], np.arange(questions)
-    curve = Curve(simulation.adaptive.accuracy_TQ[point_Q, every_Q][None], simulation.adaptive.spent_TQ[point_Q, every_Q][None])
+    curve = Curve(
+        simulation.adaptive.accuracy_TQ[point_Q, every_Q][None], simulation.adaptive.spent_TQ[point_Q, every_Q][None]
+    )
     return Policy([float(simulation.thresholds_T[point]) for point in chosen], curve)
 
 

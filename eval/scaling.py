@@ -22,7 +22,8 @@ DRAWS = 128
 
 def accuracy_at(strategy: Strategy, batch: Candidates, n: int, *, draws: int = DRAWS, seed: int = 0) -> Floats:
     """[Q] Expected accuracy of one strategy with n traces; see `scaling`."""
-    return scaling(batch, [n], [strategy], draws=draws, seed=seed)[strategy][0]
+    curve_1Q = scaling(batch, [n], [strategy], draws=draws, seed=seed)[strategy]
+    return curve_1Q.reshape(-1)
 
 
 def scaling(
@@ -52,10 +53,11 @@ def scaling(
     for block in blocks(batch, voting, most) if voting else ():
         count = block.answers_BC.shape[1]
         for size, accuracies in _counted(block, {min(n, count) for n in sizes}, draws, seed):
-            rows = [row for row, n in enumerate(sizes) if min(n, count) == size]
             for strategy in voting:
                 means_B = accuracies[strategy].reshape(len(block.gold_B), -1).mean(axis=1)
-                curves[strategy][np.ix_(rows, block.questions_B)] = means_B
+                for row, n in enumerate(sizes):
+                    if min(n, count) == size:
+                        curves[strategy][row, block.questions_B] = means_B
     return curves
 
 

@@ -1,7 +1,7 @@
 """Drawing traces one after another until the answer is safe, simulated over traces that are there already.
 
-The traces of a question are drawn in many random orders. At each trace the rule says how safe the lead is, and whatever threshold is
-set, drawing stops at the first trace that reaches it, or when the question has no more. What comes out is a curve: accuracy against
+The traces of a question are drawn in many random orders. At each trace the rule says how safe the lead is; for each threshold,
+drawing stops at the first trace that reaches it, or when the question has no more. What comes out is a curve: accuracy against
 traces spent, a point for each threshold, and beside it the same for a fixed number of traces in the same orders.
 """
 
@@ -64,10 +64,12 @@ def simulate(
     thresholds_T = np.array([*sorted(thresholds), np.inf])
     questions, most = batch.answers_QM.shape
     adaptive = Curve(np.zeros((len(thresholds_T), questions)), np.zeros((len(thresholds_T), questions)))
-    fixed = Curve(np.zeros((most, questions)), np.minimum(np.arange(1, most + 1)[:, None], batch.counts_Q).astype(float))
+    fixed = Curve(np.zeros((most, questions)), np.minimum(np.arange(1, most + 1)[:, None], batch.counts).astype(float))
     for block in blocks(batch, [strategy], orders):
         right_BDC, safe_BDC = _followed(block, strategy, safety, orders, seed)
-        fixed.accuracy_TQ[:, block.questions_B] = right_BDC.mean(axis=1).T[np.minimum(np.arange(most), right_BDC.shape[2] - 1)]
+        fixed.accuracy_TQ[:, block.questions_B] = right_BDC.mean(axis=1).T[
+            np.minimum(np.arange(most), right_BDC.shape[2] - 1)
+        ]
         for point, threshold in enumerate(thresholds_T):
             last_BD = (safe_BDC[:, :, :-1] < threshold).sum(axis=2)
             reached_BD = np.take_along_axis(right_BDC, last_BD[:, :, None], axis=2)[:, :, 0]

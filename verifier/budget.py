@@ -38,7 +38,7 @@ def decided(lead: Number, second: Number, spent: int, limit: int) -> Number:
 
     Stopping at 1 gives the answer that the whole budget would have given, whatever is drawn.
     """
-    return 1.0 * (lead - second > limit - spent)
+    return 0.0 * lead + (lead - second > limit - spent)
 
 
 def predicted(lead: Number, second: Number, spent: int, limit: int) -> Number:
@@ -58,7 +58,9 @@ def predicted(lead: Number, second: Number, spent: int, limit: int) -> Number:
     all_second = 1.0 + lost  # chance that all of these vote for the runner-up
     for voters in range(left + 1):
         if voters:
-            voting = voting * (left - voters + 1) * (lead + second + 1 + voters) / (voters * (neither + 1 + left - voters))
+            voting = (
+                voting * (left - voters + 1) * (lead + second + 1 + voters) / (voters * (neither + 1 + left - voters))
+            )
             all_second = all_second * (second + voters) / (lead + second + 1 + voters)
         chance = all_second  # that `more` of them vote for the leader instead
         for more in range(voters // 2 + 1):  # with more than half of them it stays in front

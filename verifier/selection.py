@@ -104,7 +104,9 @@ def combine_judgments(
 
 def _check(answers: Sequence[str | None], p: Sequence[float | None], verdicts: Sequence[int | None]) -> None:
     if not len(answers) == len(p) == len(verdicts):
-        raise ValueError(f"{len(answers)} answers, {len(p)} probabilities and {len(verdicts)} verdicts: one each a trace")
+        raise ValueError(
+            f"{len(answers)} answers, {len(p)} probabilities and {len(verdicts)} verdicts: one each a trace"
+        )
     if not all(chance is None or 0 <= chance <= 1 for chance in p):
         raise ValueError("a probability is a number from 0 to 1, or None where there is no judgment")
     if not all(verdict in {None, 0, 1} for verdict in verdicts):

@@ -21,9 +21,9 @@ def test_rows_of_a_question_come_together() -> None:
     assert batch.answers_QM.tolist() == [[1, -1, 0], [0, 1, -1]]
     assert batch.gold_Q.tolist() == [0, 2]  # D, which nobody gave
     assert batch.present_QM.tolist() == [[True, True, True], [True, True, False]]
-    assert batch.readable_QM.tolist() == [[True, False, True], [True, True, False]]
-    assert batch.right_QM.tolist() == [[False, False, True], [False, False, False]]
-    assert batch.counts_Q.tolist() == [3, 2]
+    assert batch.readable.tolist() == [[True, False, True], [True, True, False]]
+    assert batch.right.tolist() == [[False, False, True], [False, False, False]]
+    assert batch.counts.tolist() == [3, 2]
     np.testing.assert_array_equal(batch.p_QM, [[0.1, 0.3, 0.6], [0.2, np.nan, np.nan]])
     assert batch.verdicts_QM.tolist() == [[0, 1, 1], [0, -1, -1]]
 

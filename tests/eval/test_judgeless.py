@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 from candidate_fakes import Asked, candidates_of, questions
-from hypothesis import given
+from hypothesis import given, settings
 
 from eval.candidates import Candidates
 from eval.judgeless import answer_frequency, longest, shortest
@@ -26,6 +26,7 @@ def test_lengths_choose_as_a_judge_does() -> None:
         assert accuracy_at(Strategy.BEST, dataclasses.replace(batch, p_QM=p_QM), 3) == [accuracy]
 
 
+@settings(max_examples=40)
 @given(questions(most=7))
 def test_the_frequency_of_an_answer(asked: list[Asked]) -> None:
     batch = candidates_of(asked)
@@ -36,6 +37,7 @@ def test_the_frequency_of_an_answer(asked: list[Asked]) -> None:
         assert np.isnan(row_M[len(by_hand) :]).all()
 
 
+@settings(max_examples=40)
 @given(questions(most=7))
 def test_the_most_frequent_is_chosen_as_the_majority_is(asked: list[Asked]) -> None:
     batch = candidates_of(asked)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from candidate_fakes import Asked, candidates_of, expected, questions
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.candidates import Candidates, gather
@@ -30,6 +30,7 @@ def made_up(questions: int, traces: int, seed: int = 0) -> Candidates:
     )  # fmt: skip
 
 
+@settings(max_examples=40)
 @given(questions(most=6), st.lists(st.integers(1, 8), min_size=1, max_size=4))
 def test_all_subsets_are_counted_where_they_are_few(asked: list[Asked], sizes: list[int]) -> None:
     curves = scaling(candidates_of(asked), sizes, draws=20)  # 6 over 3
@@ -38,6 +39,7 @@ def test_all_subsets_are_counted_where_they_are_few(asked: list[Asked], sizes: l
         assert accuracy_NQ == pytest.approx(np.array(by_definition), abs=1e-12)
 
 
+@settings(max_examples=40)
 @given(questions(most=6, least=6), st.integers(0, 99))
 def test_one_trace_and_all_traces_are_exact_with_a_single_draw(asked: list[Asked], seed: int) -> None:
     for strategy, accuracy_NQ in scaling(candidates_of(asked), [1, 5, 6], draws=1, seed=seed).items():
@@ -68,6 +70,7 @@ def test_subsets_are_drawn_without_replacement(strategy: Strategy) -> None:
     assert accuracy_at(strategy, batch, 5, draws=7)[0] == 1
 
 
+@settings(max_examples=40)
 @given(questions(most=9, least=7), st.randoms())
 def test_the_order_of_traces_does_not_matter_even_to_draws(asked: list[Asked], shuffle: random.Random) -> None:
     mixed = [Asked(one.gold, shuffle.sample(list(one.traces), len(one.traces))) for one in asked]
@@ -125,7 +128,9 @@ def test_nothing_drawn_is_refused(sizes: list[int], draws: int) -> None:
         ("pubmedqa_other500_ctx", 0.727, 0.788, 0.892),
     ],
 )
-def test_the_votes_of_the_real_packs(repository: Path, name: str, mean: float, majority: float, anything: float) -> None:
+def test_the_votes_of_the_real_packs(
+    repository: Path, name: str, mean: float, majority: float, anything: float
+) -> None:
     prefix = repository / ".." / "shared" / "data" / "packs" / name
     if not Path(f"{prefix}.traces.jsonl.gz").exists():
         pytest.skip("the packs in ../shared/data are not on this machine")
@@ -133,7 +138,7 @@ def test_the_votes_of_the_real_packs(repository: Path, name: str, mean: float, m
     nothing = np.full(len(rows), np.nan), np.full(len(rows), -1)
     found = gather([r.question_id for r in rows], [r.answer for r in rows], [r.gold for r in rows], *nothing)
     batch, most = found.candidates, found.rows_QM.shape[1]
-    traces = batch.right_QM.sum() / batch.present_QM.sum()
+    traces = batch.right.sum() / batch.present_QM.sum()
     assert round(float(traces), 3) == mean
     assert round(float(any_right_at(batch, most).mean()), 3) == anything
     for strategy in VOTES:  # nothing is judged, so all fall back on the majority

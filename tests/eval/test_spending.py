@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from candidate_fakes import Asked, Judged, candidates_of, chance_of, expected, questions
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.spending import THRESHOLDS, simulate
@@ -31,6 +31,7 @@ def followed(strategy: Strategy, rule: Rule, asked: Asked) -> tuple[float, float
 
 
 @pytest.mark.parametrize("safety", [decided, predicted])
+@settings(max_examples=40)
 @given(asked=questions(most=5), strategy=votes)
 def test_the_simulation_stops_where_the_rule_does(safety: Safety, asked: list[Asked], strategy: Strategy) -> None:
     thresholds = [0.6, 0.8, 0.95, 1.0]
@@ -41,6 +42,7 @@ def test_the_simulation_stops_where_the_rule_does(safety: Safety, asked: list[As
         assert found.adaptive.spent_TQ[point] == pytest.approx(by_hand[:, 1])
 
 
+@settings(max_examples=40)
 @given(questions(most=5), votes)
 def test_fixed_spending_is_the_scaling_curve(asked: list[Asked], strategy: Strategy) -> None:
     found = simulate(candidates_of(asked), strategy, decided, orders=120).fixed
@@ -49,6 +51,7 @@ def test_fixed_spending_is_the_scaling_curve(asked: list[Asked], strategy: Strat
         assert spent_Q.tolist() == [min(n, len(one.traces)) for one in asked]
 
 
+@settings(max_examples=40)
 @given(questions(most=12, least=8), votes, st.integers(0, 9))
 def test_the_last_point_spends_everything_and_what_is_decided_costs_nothing(
     asked: list[Asked], strategy: Strategy, seed: int
@@ -56,7 +59,9 @@ def test_the_last_point_spends_everything_and_what_is_decided_costs_nothing(
     found = simulate(candidates_of(asked), strategy, decided, [1.0], orders=9, seed=seed)
     counts = [len(one.traces) for one in asked]
     assert found.thresholds_T.tolist() == [1.0, np.inf]
-    assert found.adaptive.accuracy_TQ[1] == pytest.approx([float(chance_of(strategy, one.traces, one.gold)) for one in asked])
+    assert found.adaptive.accuracy_TQ[1] == pytest.approx(
+        [float(chance_of(strategy, one.traces, one.gold)) for one in asked]
+    )
     assert found.adaptive.accuracy_TQ[0] == pytest.approx(found.adaptive.accuracy_TQ[1])
     assert found.adaptive.spent_TQ[1].tolist() == counts
     assert (found.adaptive.spent_TQ[0] <= counts).all()

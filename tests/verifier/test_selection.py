@@ -54,7 +54,10 @@ def test_by_hand(
     strategy: Strategy, traces: str, weights: dict[str, float], chances: dict[str, float], fell_back: bool
 ) -> None:
     read: list[Row] = [
-        (None if word[0] == "?" else word[0], *((float(word[1:-1]), int(word[-1] == "+")) if word[1:] else (None, None)))
+        (
+            None if word[0] == "?" else word[0],
+            *((float(word[1:-1]), int(word[-1] == "+")) if word[1:] else (None, None)),
+        )
         for word in traces.split()
     ]
     found = select(strategy, *columns(read))
