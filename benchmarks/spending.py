@@ -50,9 +50,9 @@ def report(name: str, batch: Candidates, orders: int, draws: int) -> None:
     certain = simulate(batch, Strategy.MAJORITY, decided, [1.0], orders=orders)
     likely = simulate(batch, Strategy.MAJORITY, predicted, orders=orders)
     print(f"fixed: {_points(likely.fixed)}\n")
-    print(f"decided: {_points(certain.adaptive)}\n")
-    print(f"predicted: {_points(likely.adaptive)}\n")
-    print("| loss allowed | saving along the curve | thresholds of the folds | accuracy | spent | saving |")
+    print(f"decided: {_points(_frontier(certain.adaptive))}\n")
+    print(f"predicted: {_points(_frontier(likely.adaptive))}\n")
+    print("| loss allowed | saving along the curve | threshold within limit, by fold | accuracy | spent | saving |")
     print("|---|---|---|---|---|---|")
     print(f"| decided | {_estimate(saving(certain.fixed, certain.adaptive, 0, draws=draws))} | | | | |")
     for loss in _LOSSES:
@@ -61,13 +61,22 @@ def report(name: str, batch: Candidates, orders: int, draws: int) -> None:
         cells = [
             f"{loss}",
             _estimate(saving(likely.fixed, likely.adaptive, loss, draws=draws)),
-            ", ".join(f"{threshold:.3f}" for threshold in policy.thresholds),
+            ", ".join(f"{stop.threshold:.3f} in {stop.limit}" for stop in policy.stops),
             f"{accuracy:.3f}",
             f"{spent:.2f}",
             _estimate(policy_saving(likely.fixed, policy, draws=draws)),
         ]
         print(f"| {' | '.join(cells)} |")
     print()
+
+
+def _frontier(curve: Curve) -> Curve:
+    """The points that no cheaper one reaches, the cheapest first."""
+    accuracy, spent = curve.points()
+    order = np.lexsort((-accuracy, spent))
+    best = np.maximum.accumulate(accuracy[order])
+    kept = order[np.diff(best, prepend=-1) > 0]
+    return Curve(curve.accuracy_TQ[kept], curve.spent_TQ[kept])
 
 
 def _points(curve: Curve) -> str:

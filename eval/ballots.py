@@ -14,7 +14,7 @@ from eval.candidates import Candidates
 from eval.metrics import Floats, Labels
 from verifier.selection import UNITS, Strategy
 
-_CELLS = 2**21  # in an array of a block: memory stays flat however many questions there are
+_CELLS = 2**20  # in an array of a block: memory stays flat however many questions there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,42 +44,45 @@ class Count:
     def __init__(self, block: Block, rows_each: int) -> None:
         """Start with no votes, for so many rows of each question."""
         self._block = block
-        self._offsets_B1 = np.arange(len(block.gold_B))[:, None] * block.answers_BC.shape[1]
-        rows, cells = len(block.gold_B) * rows_each, block.answers + 1
-        self._cells_R1 = (np.arange(rows) * cells)[:, None]
+        self._offsets_B11 = (np.arange(len(block.gold_B)) * block.answers_BC.shape[1])[:, None, None]
+        self._rows_R = np.arange(len(block.gold_B) * rows_each)
         self._gold_R = np.repeat(block.gold_B, rows_each)
-        self._votes = {strategy: np.zeros((rows, cells)) for strategy in block.units_BC}
+        # Answers are the first axis, for there are few of them: what is asked of all is then asked row by row at full speed.
+        shape = block.answers + 1, len(self._rows_R)
+        self._votes = {strategy: np.zeros(shape) for strategy in block.units_BC}
 
     def add(self, picks_BDn: Labels) -> None:
         """Count n more traces in each of the D rows of each question."""
-        places = (picks_BDn + self._offsets_B1[:, :, None]).reshape(len(self._gold_R), -1)
-        cells = (self._block.answers_BC.ravel().take(places) + self._cells_R1).ravel()
-        for strategy in self._votes:
-            units = self._block.units_BC[strategy].ravel().take(places.ravel())
-            added = np.bincount(cells, units, minlength=self._votes[strategy].size)
-            self._votes[strategy] += added.reshape(self._votes[strategy].shape)
+        places = (picks_BDn + self._offsets_B11).reshape(len(self._rows_R), -1)
+        cells = self._block.answers_BC.ravel().take(places) * len(self._rows_R) + self._rows_R[:, None]
+        for strategy, votes_KR in self._votes.items():
+            units = self._block.units_BC[strategy].ravel().take(places)
+            added = np.bincount(cells.ravel(), units.ravel(), minlength=votes_KR.size)
+            np.add(votes_KR, added.reshape(votes_KR.shape), out=votes_KR)
 
     def leaders(self, strategy: Strategy) -> tuple[Floats, Floats]:
         """[R] Votes, in votes, for the first and the second answer; 0 where there is none."""
-        votes = self._votes[strategy].copy()
-        votes[:, -1] = 0  # what unreadable traces voted for
-        votes = np.pad(votes, ((0, 0), (0, 1)))
-        first_two = np.partition(votes, -2, axis=1)[:, -2:] / UNITS
-        return first_two[:, 1], first_two[:, 0]
+        votes_KR = self._votes[strategy][:-1] / UNITS
+        second_R = np.zeros(len(self._rows_R))
+        lead_R = second_R
+        for votes_R in votes_KR:
+            second_R = np.maximum(second_R, np.minimum(lead_R, votes_R))
+            lead_R = np.maximum(lead_R, votes_R)
+        return lead_R, second_R
 
     def accuracies(self) -> dict[Strategy, Floats]:
         """[R] Chance that each strategy chooses the right answer, ties being shared; the majority where no vote has weight."""
-        fallback = self._share(Strategy.MAJORITY, np.zeros(len(self._gold_R)))
+        fallback = self._share(Strategy.MAJORITY, np.zeros(len(self._rows_R)))
         shares = {Strategy.MAJORITY: fallback}
         for strategy in self._votes.keys() - shares.keys():
             shares[strategy] = self._share(strategy, fallback)
         return shares
 
     def _share(self, strategy: Strategy, fallback_R: Floats) -> Floats:
-        votes = self._votes[strategy][:, :-1]
-        top_R = votes.max(axis=1)
-        tied = votes == top_R[:, None]
-        share_R = tied[np.arange(len(tied)), self._gold_R] / tied.sum(axis=1)
+        votes_KR = self._votes[strategy][:-1]
+        top_R = votes_KR.max(axis=0)
+        tied_KR = votes_KR == top_R
+        share_R = tied_KR[self._gold_R, self._rows_R] / tied_KR.sum(axis=0)
         return np.where(top_R > 0, share_R, fallback_R)
 
 

@@ -7,20 +7,25 @@ from math import comb
 
 import numpy as np
 
-from eval.candidates import Candidates
+from eval.candidates import Candidates, Flags
 from eval.metrics import Floats, Labels
 
 
-def mean_accuracy(batch: Candidates) -> Floats:
-    """[Q] Accuracy of a trace picked at random, whatever n is. Unreadable traces are wrong; so is a question without any."""
-    share_Q: Floats = batch.right.sum(axis=1) / np.maximum(batch.counts, 1)
+def mean_accuracy(right_QM: Flags, counts_Q: Labels) -> Floats:
+    """[Q] Accuracy of a trace picked at random, whatever n is; 0 without any.
+
+    Args:
+        right_QM: whether there is a right trace: `Candidates.right`, by the answers, or what the labels of a pack say.
+        counts_Q: traces of each question, readable or not.
+    """
+    share_Q: Floats = right_QM.sum(axis=1) / np.maximum(counts_Q, 1)
     return share_Q
 
 
-def any_right_at(batch: Candidates, n: int) -> Floats:
-    """[Q] Chance that n traces hold a right one: what a perfect choice would reach (pass@n, unbiased)."""
-    missed_QM = _missed(batch.counts, n, batch.answers_QM.shape[1])
-    missed_Q: Floats = missed_QM[np.arange(len(missed_QM)), batch.right.sum(axis=1)]
+def any_right_at(right_QM: Flags, counts_Q: Labels, n: int) -> Floats:
+    """[Q] Chance that n traces hold a right one: what a perfect choice would reach (pass@n, unbiased). As `mean_accuracy`."""
+    missed_QM = _missed(counts_Q, n, right_QM.shape[1])
+    missed_Q: Floats = missed_QM[np.arange(len(missed_QM)), right_QM.sum(axis=1)]
     return 1 - missed_Q
 
 

@@ -1,4 +1,4 @@
-"""How many traces a rule saves at equal accuracy, and which threshold to set without looking at the questions it is measured on.
+"""How many traces a rule saves at equal accuracy, and where to stop, chosen on questions other than those it is measured on.
 
 The saving is n / s: n traces of a fixed number reach some accuracy, and s traces on average under the rule reach the same.
 Between two points of a curve one may toss a coin, so what lies between them is reached as well; where spending more reaches
@@ -11,34 +11,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.metrics import Estimate, Floats, Labels
-from eval.spending import Curve, Simulation
+from eval.spending import Curve, Simulation, Stop
 
 _Points = tuple[Floats, Floats]  # accuracy and traces spent, [T] each
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A rule whose threshold was chosen on other questions than those it is measured on."""
+    """A rule whose threshold and limit were chosen on other questions than those it is measured on."""
 
-    thresholds: list[float]  # one a fold of questions; infinite where no threshold is good enough
+    stops: list[Stop]  # one a fold of questions
     curve: Curve  # a single point
 
 
-def choose_threshold(simulation: Simulation, loss: float, questions: Labels) -> int:
-    """Which threshold spends least on these questions and loses at most so much mean accuracy against spending everything."""
+def choose_stop(simulation: Simulation, loss: float, questions: Labels) -> int:
+    """Which stop spends least on these questions and loses at most so much mean accuracy against spending everything."""
     accuracy_T = simulation.adaptive.accuracy_TQ[:, questions].mean(axis=1)
     spent_T = simulation.adaptive.spent_TQ[:, questions].mean(axis=1)
-    good_T = (
-        accuracy_T >= accuracy_T[-1] - loss - 1e-12
-    )  # sums of equal numbers in another order may differ in the last digit
+    # Sums of equal numbers in another order may differ in the last digit.
+    good_T = accuracy_T >= accuracy_T[-1] - loss - 1e-12
     return int(np.argmin(np.where(good_T, spent_T, np.inf)))
 
 
 def cross_fit(simulation: Simulation, loss: float, *, folds: int = 5, seed: int = 0) -> Policy:
-    """Spend on each fold of questions with the threshold that was chosen on the others.
+    """Spend on each fold of questions with the stop that was chosen on the others.
 
     Args:
-        simulation: a rule over its thresholds.
+        simulation: a rule over its thresholds and limits.
         loss: of mean accuracy that the choice may cost; on other questions it can turn out larger or smaller.
         folds: 2 or more.
         seed: of the folds.
@@ -52,12 +51,12 @@ def cross_fit(simulation: Simulation, loss: float, *, folds: int = 5, seed: int 
             f"{questions} questions cannot be cut into {folds} folds: at least 2, and no more than questions"
         )
     fold_Q = np.random.default_rng(seed).permutation(questions) % folds
-    chosen = [choose_threshold(simulation, loss, np.flatnonzero(fold_Q != fold)) for fold in range(folds)]
+    chosen = [choose_stop(simulation, loss, np.flatnonzero(fold_Q != fold)) for fold in range(folds)]
     point_Q, every_Q = np.array(chosen)[fold_Q], np.arange(questions)
     curve = Curve(
         simulation.adaptive.accuracy_TQ[point_Q, every_Q][None], simulation.adaptive.spent_TQ[point_Q, every_Q][None]
     )
-    return Policy([float(simulation.thresholds_T[point]) for point in chosen], curve)
+    return Policy([simulation.stops[point] for point in chosen], curve)
 
 
 def samples_needed(points: _Points, target: float) -> float:
@@ -80,7 +79,7 @@ def saving(fixed: Curve, adaptive: Curve, loss: float, *, draws: int = 1000, see
 
     Args:
         fixed: by number of traces; it may be of another strategy, and its last point sets the accuracy.
-        adaptive: by threshold.
+        adaptive: by threshold and limit.
         loss: of mean accuracy, 0 or more.
         draws: of questions, for the 95 % percentile interval; those in which the accuracy is not reached are left out.
         seed: of the draws.
@@ -96,7 +95,7 @@ def saving(fixed: Curve, adaptive: Curve, loss: float, *, draws: int = 1000, see
 def policy_saving(fixed: Curve, policy: Policy, *, draws: int = 1000, seed: int = 0) -> Estimate:
     """Saving of a cross-fitted rule, at the accuracy that it has, or the best of `fixed` where it is better than that.
 
-    The interval is over draws of questions; the thresholds stay as they were chosen.
+    The interval is over draws of questions; the stops stay as they were chosen.
     """
 
     def ratio(ours: _Points, theirs: _Points) -> float:

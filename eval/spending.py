@@ -1,8 +1,8 @@
 """Drawing traces one after another until the answer is safe, simulated over traces that are there already.
 
-The traces of a question are drawn in many random orders. At each trace the rule says how safe the lead is; for each threshold,
-drawing stops at the first trace that reaches it, or when the question has no more. What comes out is a curve: accuracy against
-traces spent, a point for each threshold, and beside it the same for a fixed number of traces in the same orders.
+The traces of a question are drawn in many random orders. At each trace the rule says how safe the lead is within a limit; drawing
+stops at the first trace that reaches a threshold, or at the limit. What comes out is a curve: accuracy against traces spent, a
+point for each threshold and limit, and beside it the same for a fixed number of traces in the same orders.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from verifier.selection import Strategy
 ORDERS = 128
 #: Where the curve is looked at: closer together the nearer to certain.
 THRESHOLDS = tuple(round(1 - (1 - step / 40) ** 3 / 2, 6) for step in range(1, 41))
+LIMITS = (2, 3, 4, 6, 8, 12, 16, 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,59 +35,87 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """When to stop: at a threshold of the rule, and at a number of traces in any case."""
+
+    threshold: float  # infinite: never before the limit
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Simulation:
     """What adaptive and fixed spending come to in the same orders."""
 
-    thresholds_T: Floats  # rising; the last is infinite: no early stop
-    adaptive: Curve  # a point for each threshold
+    stops: list[Stop]  # the last spends everything
+    adaptive: Curve  # a point for each of them
     fixed: Curve  # a point for each number of traces, 1 … M; a question that has fewer gives all
 
 
 def simulate(
-    batch: Candidates, strategy: Strategy, safety: Safety, thresholds: Sequence[float] = THRESHOLDS, *,
+    batch: Candidates, strategy: Strategy, safety: Safety,
+    thresholds: Sequence[float] = THRESHOLDS, limits: Sequence[int] = LIMITS, *,
     orders: int = ORDERS, seed: int = 0,
 ) -> Simulation:  # fmt: skip
-    """Spend under a rule, at each of its thresholds.
+    """Spend under a rule, at each threshold within each limit.
 
     Args:
-        batch: the traces. The whole budget of a question is what it has; one without any is answered wrongly.
+        batch: the traces. A question without any is answered wrongly.
         strategy: how traces vote: majority, hard or soft.
         safety: how safe a lead is.
         thresholds: above 0.5 and at most 1.
+        limits: traces to draw at most. All that a question has is a limit as well; larger ones are left out.
         orders: random orders of each question; all, where it has no more.
         seed: of the orders.
 
     Raises:
-        ValueError: no orders, a threshold out of range, or best-of-n, which counts no votes.
+        ValueError: no orders, a threshold or limit out of range, or best-of-n, which counts no votes.
     """
-    if orders < 1 or not all(0.5 < threshold <= 1 for threshold in thresholds):
-        raise ValueError(f"at least one order, and thresholds above 0.5 and at most 1, not {orders} and {thresholds}")
-    thresholds_T = np.array([*sorted(thresholds), np.inf])
+    if orders < 1 or min(limits, default=1) < 1 or not all(0.5 < threshold <= 1 for threshold in thresholds):
+        raise ValueError("orders and limits are 1 or more, thresholds above 0.5 and at most 1")
     questions, most = batch.answers_QM.shape
-    adaptive = Curve(np.zeros((len(thresholds_T), questions)), np.zeros((len(thresholds_T), questions)))
+    within = [*sorted({limit for limit in limits if limit < most}), most]
+    stops = [Stop(threshold, limit) for limit in within for threshold in (*sorted(thresholds), np.inf)]
+    adaptive = Curve(np.zeros((len(stops), questions)), np.zeros((len(stops), questions)))
     fixed = Curve(np.zeros((most, questions)), np.minimum(np.arange(1, most + 1)[:, None], batch.counts).astype(float))
     for block in blocks(batch, [strategy], orders):
-        right_BDC, safe_BDC = _followed(block, strategy, safety, orders, seed)
-        fixed.accuracy_TQ[:, block.questions_B] = right_BDC.mean(axis=1).T[
-            np.minimum(np.arange(most), right_BDC.shape[2] - 1)
-        ]
-        for point, threshold in enumerate(thresholds_T):
-            last_BD = (safe_BDC[:, :, :-1] < threshold).sum(axis=2)
-            reached_BD = np.take_along_axis(right_BDC, last_BD[:, :, None], axis=2)[:, :, 0]
-            adaptive.accuracy_TQ[point, block.questions_B] = reached_BD.mean(axis=1)
-            adaptive.spent_TQ[point, block.questions_B] = last_BD.mean(axis=1) + 1
-    return Simulation(thresholds_T, adaptive, fixed)
+        followed = _Followed(block, strategy, orders, seed)
+        for row in range(most):
+            fixed.accuracy_TQ[row, block.questions_B] = followed.right_CBD[min(row, len(followed.right_CBD) - 1)].mean(
+                axis=1
+            )
+        for limit in within:
+            safe_LBD = followed.safest(safety, limit)
+            for row, stop in enumerate(stops):
+                if stop.limit == limit:
+                    accuracy_B, spent_B = followed.stopped(safe_LBD, stop.threshold)
+                    adaptive.accuracy_TQ[row, block.questions_B] = accuracy_B
+                    adaptive.spent_TQ[row, block.questions_B] = spent_B
+    return Simulation(stops, adaptive, fixed)
 
 
-def _followed(block: Block, strategy: Strategy, safety: Safety, orders: int, seed: int) -> tuple[Floats, Floats]:
-    """[B, D, C] after each trace of each order: accuracy if one stops there, and the safest that the lead has been so far."""
-    orders_BDC = block.random_orders(orders, seed)
-    count = orders_BDC.shape[2]
-    votes = Count(block, orders_BDC.shape[1])
-    right_BDC, safe_BDC = np.empty(orders_BDC.shape), np.empty(orders_BDC.shape)
-    for step in range(count):
-        votes.add(orders_BDC[:, :, step : step + 1])
-        right_BDC[:, :, step] = votes.accuracies()[strategy].reshape(orders_BDC.shape[:2])
-        lead, second = votes.leaders(strategy)
-        safe_BDC[:, :, step] = safety(lead, second, step + 1, count).reshape(orders_BDC.shape[:2])
-    return right_BDC, np.maximum.accumulate(safe_BDC, axis=2)
+class _Followed:
+    """The questions of a block after each trace of each order; axes: C traces drawn, B questions, D orders."""
+
+    def __init__(self, block: Block, strategy: Strategy, orders: int, seed: int) -> None:
+        orders_BDC = block.random_orders(orders, seed)
+        votes = Count(block, orders_BDC.shape[1])
+        shape = orders_BDC.shape[2], *orders_BDC.shape[:2]
+        self.right_CBD, self._lead_CBD, self._second_CBD = np.empty(shape), np.empty(shape), np.empty(shape)
+        for step in range(len(self.right_CBD)):
+            votes.add(orders_BDC[:, :, step : step + 1])
+            lead_R, second_R = votes.leaders(strategy)
+            self.right_CBD[step] = votes.accuracies()[strategy].reshape(shape[1:])
+            self._lead_CBD[step], self._second_CBD[step] = lead_R.reshape(shape[1:]), second_R.reshape(shape[1:])
+
+    def safest(self, safety: Safety, limit: int) -> Floats:
+        """[L, B, D] The safest that the lead has been so far, within a limit of L = C traces or fewer."""
+        limit = min(limit, len(self.right_CBD))
+        pairs = zip(self._lead_CBD[:limit], self._second_CBD[:limit], strict=True)
+        safe_LBD = [safety(lead_BD, second_BD, step, limit) for step, (lead_BD, second_BD) in enumerate(pairs, start=1)]
+        return np.maximum.accumulate(safe_LBD, axis=0)
+
+    def stopped(self, safe_LBD: Floats, threshold: float) -> tuple[Floats, Floats]:
+        """[B] Accuracy and traces spent, stopping where the lead first is as safe as that, or at the last."""
+        last_BD = (safe_LBD[:-1] < threshold).sum(axis=0)
+        reached_BD = np.take_along_axis(self.right_CBD, last_BD[None], axis=0)[0]
+        return reached_BD.mean(axis=1), last_BD.mean(axis=1) + 1

@@ -24,12 +24,12 @@ def test_best_of_n(asked: list[Asked], n: int) -> None:
 @settings(max_examples=40)
 @given(questions(most=7), st.integers(1, 9))
 def test_any_right(asked: list[Asked], n: int) -> None:
-    by_definition = []
+    batch, by_definition = candidates_of(asked), []
     for one in asked:
         subsets = list(combinations(one.traces, min(n, len(one.traces))))
         hits = sum(any(trace.answer == one.gold for trace in subset) for subset in subsets)
         by_definition.append(float(Fraction(hits, len(subsets))))
-    assert any_right_at(candidates_of(asked), n) == pytest.approx(by_definition, abs=1e-12)
+    assert any_right_at(batch.right, batch.counts, n) == pytest.approx(by_definition, abs=1e-12)
 
 
 @settings(max_examples=40)
@@ -37,9 +37,9 @@ def test_any_right(asked: list[Asked], n: int) -> None:
 def test_the_mean_counts_the_unreadable_as_wrong_and_is_what_one_trace_reaches(asked: list[Asked]) -> None:
     batch = candidates_of(asked)
     by_hand = [sum(trace.answer == one.gold for trace in one.traces) / len(one.traces) for one in asked]
-    assert mean_accuracy(batch).tolist() == by_hand
+    assert mean_accuracy(batch.right, batch.counts).tolist() == by_hand
     assert best_of_n_at(batch, 1) == pytest.approx(by_hand)
-    assert any_right_at(batch, 1) == pytest.approx(by_hand)
+    assert any_right_at(batch.right, batch.counts, 1) == pytest.approx(by_hand)
 
 
 def test_a_question_without_traces_is_answered_wrongly() -> None:
@@ -47,7 +47,8 @@ def test_a_question_without_traces_is_answered_wrongly() -> None:
     batch = Candidates(
         nothing, np.zeros((1, 2), dtype=np.bool_), np.full((1, 2), np.nan), nothing, np.zeros(1, np.int64)
     )
-    assert [mean_accuracy(batch)[0], any_right_at(batch, 2)[0], best_of_n_at(batch, 2)[0]] == [0, 0, 0]
+    right = batch.right, batch.counts
+    assert [mean_accuracy(*right)[0], any_right_at(*right, 2)[0], best_of_n_at(batch, 2)[0]] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("n", [0, -1])
@@ -60,4 +61,4 @@ def test_nothing_drawn_is_refused(n: int) -> None:
         np.zeros(1, np.int64),
     )
     with pytest.raises(ValueError, match="at least one trace"):
-        any_right_at(batch, n)
+        any_right_at(batch.right, batch.counts, n)

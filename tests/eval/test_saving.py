@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eval.saving import Policy, cross_fit, policy_saving, samples_needed, saving
-from eval.spending import Curve, Simulation
+from eval.spending import Curve, Simulation, Stop
 
 
 def curve(*points: tuple[float, float], questions: int = 4) -> Curve:
@@ -63,36 +63,39 @@ def test_saving_of_a_policy(accuracy: float, spent: float, expected: float) -> N
     assert (found.value, found.low, found.high) == pytest.approx((expected,) * 3)
 
 
+CHEAP, GOOD, ALL = Stop(0.6, 3), Stop(0.8, 5), Stop(math.inf, 5)
+
+
 def simulation(questions: int = 30) -> Simulation:
-    """Three thresholds and none; the second loses nothing, the first 0.1 on average, and a little more on some questions."""
+    """Three stops and none; the second loses nothing, the first 0.1 on average, and a little more on some questions."""
     random = np.random.default_rng(0)
     adaptive = curve((0.6, 1), (0.7, 2), (0.7, 3), (0.7, 5), questions=questions)
     adaptive.accuracy_TQ[0] += random.normal(0, 0.01, questions)
-    return Simulation(np.array([0.6, 0.8, 0.9, np.inf]), adaptive, adaptive)
+    return Simulation([CHEAP, GOOD, Stop(0.9, 5), ALL], adaptive, adaptive)
 
 
-@pytest.mark.parametrize(("loss", "threshold", "spent"), [(0, 0.8, 2), (0.05, 0.8, 2), (0.15, 0.6, 1)])
-def test_the_cheapest_threshold_within_the_loss_is_chosen(loss: float, threshold: float, spent: float) -> None:
+@pytest.mark.parametrize(("loss", "stop", "spent"), [(0, GOOD, 2), (0.05, GOOD, 2), (0.15, CHEAP, 1)])
+def test_the_cheapest_stop_within_the_loss_is_chosen(loss: float, stop: Stop, spent: float) -> None:
     policy = cross_fit(simulation(), loss, folds=3)
-    assert policy.thresholds == [threshold] * 3
+    assert policy.stops == [stop] * 3
     assert policy.curve.points()[1] == [spent]
 
 
-def test_nothing_saved_where_every_threshold_loses() -> None:
+def test_nothing_saved_where_every_stop_loses() -> None:
     found = simulation()
     found.adaptive.accuracy_TQ[-1] += 0.1
-    assert cross_fit(found, 0).thresholds == [np.inf] * 5
+    assert cross_fit(found, 0).stops == [ALL] * 5
 
 
-def test_a_threshold_does_not_depend_on_the_questions_it_is_measured_on() -> None:
-    """One fold is made to look as if the cheapest threshold were the best: only the others' thresholds follow."""
+def test_a_stop_does_not_depend_on_the_questions_it_is_measured_on() -> None:
+    """One fold is made to look as if the cheapest stop were the best: only the others' stops follow."""
     plain = cross_fit(simulation(), 0, folds=5)
     fold_Q = np.random.default_rng(0).permutation(30) % 5
     tempting = simulation()
     tempting.adaptive.accuracy_TQ[0, fold_Q == 2] = 5.0
     found = cross_fit(tempting, 0, folds=5)
-    assert plain.thresholds == [0.8] * 5
-    assert found.thresholds == [0.6, 0.6, 0.8, 0.6, 0.6]
+    assert plain.stops == [GOOD] * 5
+    assert found.stops == [CHEAP, CHEAP, GOOD, CHEAP, CHEAP]
     assert (found.curve.spent_TQ[0, fold_Q == 2] == 2).all()
     assert (found.curve.spent_TQ[0, fold_Q != 2] == 1).all()
 

@@ -138,9 +138,12 @@ def test_the_votes_of_the_real_packs(
     nothing = np.full(len(rows), np.nan), np.full(len(rows), -1)
     found = gather([r.question_id for r in rows], [r.answer for r in rows], [r.gold for r in rows], *nothing)
     batch, most = found.candidates, found.rows_QM.shape[1]
-    traces = batch.right.sum() / batch.present_QM.sum()
-    assert round(float(traces), 3) == mean
-    assert round(float(any_right_at(batch, most).mean()), 3) == anything
+    # By the labels: some traces are labelled right whose answer nobody could read, and a vote cannot use those.
+    right_QM = found.spread(np.array([row.label or 0.0 for row in rows])) == 1
+    assert round(float(right_QM.sum() / batch.present_QM.sum()), 3) == mean
+    assert round(float(any_right_at(right_QM, batch.counts, most).mean()), 3) == anything
     for strategy in VOTES:  # nothing is judged, so all fall back on the majority
-        assert round(float(accuracy_at(strategy, batch, most).mean()), 3) == majority
-    assert mean_accuracy(batch).mean() == pytest.approx(accuracy_at(Strategy.MAJORITY, batch, 1).mean())
+        # 44.5 of 99 is .4495, which the table rounds up.
+        assert accuracy_at(strategy, batch, most).mean() == pytest.approx(majority, abs=0.00051)
+    by_answers = mean_accuracy(batch.right, batch.counts)
+    assert accuracy_at(Strategy.MAJORITY, batch, 1) == pytest.approx(by_answers)

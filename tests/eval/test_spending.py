@@ -1,6 +1,7 @@
 """Simulated spending against the helper that people run, over every order."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from candidate_fakes import Asked, Judged, candidates_of, chance_of, expected, q
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.spending import THRESHOLDS, simulate
+from eval.spending import THRESHOLDS, Stop, simulate
 from verifier.budget import Rule, Safety, decided, predicted
 from verifier.selection import Strategy, tally
 
@@ -16,14 +17,15 @@ VOTES = (Strategy.MAJORITY, Strategy.HARD, Strategy.SOFT)
 votes = st.sampled_from(VOTES)
 
 
-def followed(strategy: Strategy, rule: Rule, asked: Asked) -> tuple[float, float]:
+def followed(strategy: Strategy, rule: Rule, limit: int, asked: Asked) -> tuple[float, float]:
     """Accuracy and traces spent by the rule, one order after the other."""
     accuracies, spent = [], []
+    limit = min(limit, len(asked.traces))
     for order in itertools.permutations(asked.traces):
-        for count in range(1, len(order) + 1):
+        for count in range(1, limit + 1):
             drawn: tuple[Judged, ...] = order[:count]
             columns = [t.answer for t in drawn], [t.p for t in drawn], [t.verdict for t in drawn]
-            if rule.stops(tally(strategy, *columns).values(), count, len(order)):
+            if rule.stops(tally(strategy, *columns).values(), count, limit):
                 break
         accuracies.append(float(chance_of(strategy, drawn, asked.gold)))
         spent.append(count)
@@ -31,15 +33,15 @@ def followed(strategy: Strategy, rule: Rule, asked: Asked) -> tuple[float, float
 
 
 @pytest.mark.parametrize("safety", [decided, predicted])
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(asked=questions(most=5), strategy=votes)
 def test_the_simulation_stops_where_the_rule_does(safety: Safety, asked: list[Asked], strategy: Strategy) -> None:
-    thresholds = [0.6, 0.8, 0.95, 1.0]
-    found = simulate(candidates_of(asked), strategy, safety, thresholds, orders=120)
-    for point, threshold in enumerate(thresholds):
-        by_hand = np.array([followed(strategy, Rule(safety, threshold), one) for one in asked])
-        assert found.adaptive.accuracy_TQ[point] == pytest.approx(by_hand[:, 0])
-        assert found.adaptive.spent_TQ[point] == pytest.approx(by_hand[:, 1])
+    found = simulate(candidates_of(asked), strategy, safety, [0.6, 0.8, 1.0], [3], orders=120)
+    for point, stop in enumerate(found.stops):
+        if stop.threshold <= 1:
+            by_hand = np.array([followed(strategy, Rule(safety, stop.threshold), stop.limit, one) for one in asked])
+            assert found.adaptive.accuracy_TQ[point] == pytest.approx(by_hand[:, 0])
+            assert found.adaptive.spent_TQ[point] == pytest.approx(by_hand[:, 1])
 
 
 @settings(max_examples=40)
@@ -56,9 +58,9 @@ def test_fixed_spending_is_the_scaling_curve(asked: list[Asked], strategy: Strat
 def test_the_last_point_spends_everything_and_what_is_decided_costs_nothing(
     asked: list[Asked], strategy: Strategy, seed: int
 ) -> None:
-    found = simulate(candidates_of(asked), strategy, decided, [1.0], orders=9, seed=seed)
+    found = simulate(candidates_of(asked), strategy, decided, [1.0], [], orders=9, seed=seed)
     counts = [len(one.traces) for one in asked]
-    assert found.thresholds_T.tolist() == [1.0, np.inf]
+    assert found.stops == [Stop(1.0, max(counts)), Stop(math.inf, max(counts))]
     assert found.adaptive.accuracy_TQ[1] == pytest.approx(
         [float(chance_of(strategy, one.traces, one.gold)) for one in asked]
     )
@@ -75,9 +77,17 @@ def made_up(count: int, traces: int) -> list[Asked]:
 
 
 def test_a_higher_threshold_spends_more() -> None:
-    found = simulate(candidates_of(made_up(20, 15)), Strategy.MAJORITY, predicted)
+    found = simulate(candidates_of(made_up(20, 15)), Strategy.MAJORITY, predicted, limits=[])
     assert (np.diff(found.adaptive.spent_TQ, axis=0) >= 0).all()
     assert found.adaptive.spent_TQ[0].mean() < 3 < 10 < found.adaptive.spent_TQ[-2].mean()
+
+
+def test_no_early_stop_is_a_fixed_number_of_traces() -> None:
+    found = simulate(candidates_of(made_up(20, 15)), Strategy.MAJORITY, predicted, [0.9], [1, 4, 15, 99], orders=5)
+    assert [stop.limit for stop in found.stops] == [1, 1, 4, 4, 15, 15]
+    for stop, accuracy_Q in zip(found.stops, found.adaptive.accuracy_TQ, strict=True):
+        if stop.threshold == math.inf:
+            assert np.array_equal(accuracy_Q, found.fixed.accuracy_TQ[stop.limit - 1])
 
 
 def test_the_same_seed_gives_the_same_curve() -> None:
@@ -93,16 +103,17 @@ def test_the_default_thresholds_are_thresholds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "thresholds", "orders", "message"),
+    ("strategy", "thresholds", "limits", "orders", "message"),
     [
-        (Strategy.SOFT, [0.5], 9, "thresholds above 0.5"),
-        (Strategy.SOFT, [1.1], 9, "thresholds above 0.5"),
-        (Strategy.SOFT, [0.9], 0, "at least one order"),
-        (Strategy.BEST, [0.9], 9, "best-of-n counts no votes"),
+        (Strategy.SOFT, [0.5], [2], 9, "thresholds above 0.5"),
+        (Strategy.SOFT, [1.1], [2], 9, "thresholds above 0.5"),
+        (Strategy.SOFT, [0.9], [2], 0, "orders and limits are 1 or more"),
+        (Strategy.SOFT, [0.9], [0], 9, "orders and limits are 1 or more"),
+        (Strategy.BEST, [0.9], [2], 9, "best-of-n counts no votes"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(
-    strategy: Strategy, thresholds: list[float], orders: int, message: str
+    strategy: Strategy, thresholds: list[float], limits: list[int], orders: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        simulate(candidates_of(made_up(2, 3)), strategy, decided, thresholds, orders=orders)
+        simulate(candidates_of(made_up(2, 3)), strategy, decided, thresholds, limits, orders=orders)
