@@ -1,8 +1,7 @@
 """How many traces a rule saves at equal accuracy, and where to stop, chosen on questions other than those it is measured on.
 
 The saving is n / s: n traces of a fixed number reach some accuracy, and s traces on average under the rule reach the same.
-Between two points of a curve one may toss a coin, so what lies between them is reached as well; where spending more reaches
-less, it is not needed.
+On either side one may toss a coin between two ways to spend, so that accuracies between those of two points are reached as well.
 """
 
 from collections.abc import Callable
@@ -60,16 +59,18 @@ def cross_fit(simulation: Simulation, loss: float, *, folds: int = 5, seed: int 
 
 
 def samples_needed(points: _Points, target: float) -> float:
-    """Traces that must be spent to reach an accuracy, somewhere on a curve; NaN if it is nowhere reached."""
-    order = np.argsort(points[1], kind="stable")
-    accuracy_T, spent_T = np.maximum.accumulate(points[0][order]), points[1][order]
-    if not accuracy_T[-1] >= target:
+    """Fewest traces that must be spent on average to reach an accuracy, at a point or between two; NaN if it is not reached."""
+    accuracy_T, spent_T = points
+    above = accuracy_T >= target
+    if not above.any():
         return float("nan")
-    first = int(np.argmax(accuracy_T >= target))
-    if first == 0:
-        return float(spent_T[0])
-    share = (target - accuracy_T[first - 1]) / (accuracy_T[first] - accuracy_T[first - 1])
-    return float(spent_T[first - 1] + share * (spent_T[first] - spent_T[first - 1]))
+    fewest = float(spent_T[above].min())
+    below = accuracy_T < target
+    if not below.any():
+        return fewest
+    low_L1, cheap_L1 = accuracy_T[below][:, None], spent_T[below][:, None]
+    share_LH = (target - low_L1) / (accuracy_T[above] - low_L1)
+    return min(fewest, float((cheap_L1 + share_LH * (spent_T[above] - cheap_L1)).min()))
 
 
 def saving(fixed: Curve, adaptive: Curve, loss: float, *, draws: int = 1000, seed: int = 0) -> Estimate:

@@ -29,7 +29,12 @@ def test_samples_needed_by_hand(target: float, needed: float) -> None:
 def test_spending_more_for_less_is_not_needed() -> None:
     points = np.array([0.5, 0.7, 0.6, 0.8]), np.array([1.0, 2, 3, 4])
     assert samples_needed(points, 0.6) == pytest.approx(1.5)
-    assert samples_needed(points, 0.75) == pytest.approx(3.5)
+    assert samples_needed(points, 0.75) == pytest.approx(3)
+
+
+def test_a_coin_is_tossed_between_the_best_two_points() -> None:
+    points = np.array([0.5, 0.5, 0.52, 0.7]), np.array([1.0, 2, 2.5, 3])
+    assert samples_needed(points, 0.6) == pytest.approx(2)
 
 
 @pytest.mark.parametrize(("loss", "expected"), [(0, 3 / 1.5), (0.1, 2 / 1.25), (0.5, 1)])

@@ -44,7 +44,7 @@ def test_the_simulation_stops_where_the_rule_does(safety: Safety, asked: list[As
             assert found.adaptive.spent_TQ[point] == pytest.approx(by_hand[:, 1])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(questions(most=5), votes)
 def test_fixed_spending_is_the_scaling_curve(asked: list[Asked], strategy: Strategy) -> None:
     found = simulate(candidates_of(asked), strategy, decided, orders=120).fixed
@@ -53,7 +53,7 @@ def test_fixed_spending_is_the_scaling_curve(asked: list[Asked], strategy: Strat
         assert spent_Q.tolist() == [min(n, len(one.traces)) for one in asked]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(questions(most=12, least=8), votes, st.integers(0, 9))
 def test_the_last_point_spends_everything_and_what_is_decided_costs_nothing(
     asked: list[Asked], strategy: Strategy, seed: int
