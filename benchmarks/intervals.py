@@ -21,8 +21,8 @@ from eval.metrics import (
     Resampled,
     accuracy,
     auprc,
-    auroc,
     aurc,
+    auroc,
     brier,
     ece,
     resample,
@@ -69,7 +69,9 @@ def main() -> None:
     truth = _truth()
     print(f"truth: {', '.join(f'{name} {value:.4f}' for name, value in truth.items())}")
     error = np.sqrt(0.95 * 0.05 / options.repeats)
-    print(f"\ncoverage of 95 % intervals, {options.repeats} packs of {TRACES} traces a question, Monte-Carlo error {error:.3f}\n")
+    print(
+        f"\ncoverage of 95 % intervals, {options.repeats} packs of {TRACES} traces a question, Monte-Carlo error {error:.3f}\n"
+    )
     print("| questions | metric | percentile | bca | paired test significant at 5 % |\n|---|---|---|---|---|")
     for questions in options.questions:
         for name, (covered, significant) in coverage(questions, options.repeats, truth).items():

@@ -95,7 +95,9 @@ class JudgeSettings(Section):
     ] = 768
     calibration: Annotated[
         Path | None,
-        Field(description="File of `medverify calibrate` for this judge: fills `p_calibrated`. judge_id stays the same."),
+        Field(
+            description="File of `medverify calibrate` for this judge: fills `p_calibrated`. judge_id stays the same."
+        ),
     ] = None
     force_verdict: Annotated[
         bool, Field(description="Read p(1) after a forced <answer> when the policy gives no readable verdict.")

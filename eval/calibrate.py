@@ -89,7 +89,7 @@ def calibrate(
             seed=seed,
             question_digests=sorted({question_digest(one.case.question) for one in cases if one.case.id in used}),
         ),
-        figures={name: _figure(metric, labels, p, after, questions, seed) for name, metric in MEASURES.items()},
+        figures={name: _figure(metric, labels, p, after, questions, seed=seed) for name, metric in MEASURES.items()},
     )
 
 
@@ -110,9 +110,7 @@ def admitted(labels: Labels, questions: Sequence[str], methods: Sequence[Method]
     return enough
 
 
-def cross_fit(
-    labels: Labels, p: Floats, questions: Sequence[str], methods: Sequence[Method], seed: int = 0
-) -> Floats:
+def cross_fit(labels: Labels, p: Floats, questions: Sequence[str], methods: Sequence[Method], seed: int = 0) -> Floats:
     """Out-of-fold calibrated probabilities [N]: each from a curve that was fitted on other questions."""
     folds, out_of_fold = question_folds(questions, seed), np.empty(len(p))
     for fold in range(FOLDS):
@@ -122,9 +120,7 @@ def cross_fit(
     return out_of_fold
 
 
-def fit(
-    labels: Labels, p: Floats, questions: Sequence[str], methods: Sequence[Method], seed: int = 0
-) -> Curve:
+def fit(labels: Labels, p: Floats, questions: Sequence[str], methods: Sequence[Method], seed: int = 0) -> Curve:
     """A curve fitted on all of these traces, each counting alike; of several methods, the one that does best out of fold."""
     if len(methods) == 1:
         return _FITS[methods[0]](labels, p)
@@ -194,7 +190,7 @@ def _logistic(features: Floats, labels: Labels, *, intercept: bool) -> tuple[lis
 
 
 def _figure(
-    metric: Metric, labels: Labels, before: Floats, after: Floats, questions: Sequence[str], seed: int
+    metric: Metric, labels: Labels, before: Floats, after: Floats, questions: Sequence[str], *, seed: int
 ) -> Figure:
     change = paired_difference(metric, labels, after, before, questions, seed=seed)
     return Figure(

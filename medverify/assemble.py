@@ -52,7 +52,7 @@ def load_judge(settings: Settings, report: Report = lambda _: None, *, reproduci
     local = load_retriever(settings, report)
     retriever = SerialRetriever(local) if reproducible else local
     report(f"loading {model.name}")
-    return Judge(load_engine(judge, model), retriever, prompt, _mode(judge, model), judge, calibration)
+    return Judge(load_engine(judge, model), retriever, prompt, _mode(judge, model), judge, calibration=calibration)
 
 
 def load_engine(settings: JudgeSettings, model: ResolvedModel) -> Engine:

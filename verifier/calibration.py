@@ -29,7 +29,9 @@ class Temperature(_Part):
     """`sigmoid(slope * logit(p))` (Guo et al. 2017)."""
 
     method: Literal["temperature"] = "temperature"
-    slope: Annotated[float, Field(ge=0, description="1 / temperature; below 1 the judge was too sure; 0: it knew nothing.")]
+    slope: Annotated[
+        float, Field(ge=0, description="1 / temperature; below 1 the judge was too sure; 0: it knew nothing.")
+    ]
 
     def apply(self, p: float) -> float:
         """The calibrated probability."""

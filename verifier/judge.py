@@ -71,6 +71,7 @@ class Judge:
         prompt: Prompt,
         mode: Mode,
         settings: JudgeSettings,
+        *,
         calibration: Calibration | None = None,
     ) -> None:
         """Put a judge together.

@@ -11,7 +11,9 @@ import numpy as np
 from eval.metrics.metric import Floats, Labels, Metric, check, share, weighted_mean
 
 BINS = 15
-_SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 for what happens costs this one's logarithm, not infinity
+_SMALLEST = float(
+    np.finfo(np.float64).eps
+)  # a probability of 0 for what happens costs this one's logarithm, not infinity
 
 
 @Metric

@@ -1,4 +1,4 @@
-"""How sure a figure is: 95 % intervals and paired tests that draw whole questions, for traces of one question are not independent.
+"""How sure a figure is: 95 % intervals and paired tests that draw whole questions, whose traces are not independent.
 
 A draw takes as many questions as there are, with replacement. It is a weighting of the traces, and metrics compute hundreds of
 weightings at once. Two refinements, for which `benchmarks/intervals.py` is the evidence:
@@ -147,9 +147,7 @@ def paired_difference(
     )
 
 
-def resample(
-    statistic: Statistic, clusters: Sequence[str], *, samples: int = SAMPLES, seed: int = 0
-) -> Resampled:
+def resample(statistic: Statistic, clusters: Sequence[str], *, samples: int = SAMPLES, seed: int = 0) -> Resampled:
     """Compute a statistic on the traces, on draws of questions, and without each block of questions."""
     names, group = np.unique(np.asarray(clusters), return_inverse=True)
     if not len(names):

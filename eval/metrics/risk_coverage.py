@@ -83,9 +83,7 @@ def confidence(scores: Floats) -> Floats:
     return np.maximum(scores, 1 - scores)
 
 
-def _runs(
-    labels: Labels, scores: Floats, weights: Floats, order: Labels, starts: Labels
-) -> tuple[Floats, Floats]:
+def _runs(labels: Labels, scores: Floats, weights: Floats, order: Labels, starts: Labels) -> tuple[Floats, Floats]:
     """Weight [S, K] of all and of wrongly judged traces in each run of equal confidence."""
     wrong = (scores > 0.5) != (labels == 1)
     in_order = weights[:, order]

@@ -80,4 +80,6 @@ def _show(calibration: "Calibration") -> None:
     )
     change = calibration.figures["log loss"].change
     if not change.high < 0:
-        out.print("The log loss is not surely lower than before: this calibration may not be worth using.", style="yellow")
+        out.print(
+            "The log loss is not surely lower than before: this calibration may not be worth using.", style="yellow"
+        )

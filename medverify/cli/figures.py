@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-
 if TYPE_CHECKING:
     from eval.metrics import Estimate
     from verifier.calibration import Interval

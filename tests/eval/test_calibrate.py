@@ -59,7 +59,9 @@ def test_isotonic_is_found_and_never_sure() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("labels", [[0, 1] * 40, [0] * 40 + [1] * 40, [1] * 40 + [0] * 40], ids=["none", "all", "upside"])
+@pytest.mark.parametrize(
+    "labels", [[0, 1] * 40, [0] * 40 + [1] * 40, [1] * 40 + [0] * 40], ids=["none", "all", "upside"]
+)
 def test_extremes_give_a_curve_all_the_same(method: Method, labels: list[int]) -> None:
     """A judge that knows nothing, one that knows all, and one that is always wrong."""
     p, gold = np.linspace(0, 1, 80), np.asarray(labels, dtype=np.int64)

@@ -237,7 +237,7 @@ def test_failures_from_outside_are_judged_again_when_asked(path: Path) -> None:
 
 def calibrated(judge: Judge, slope: float = 0.5) -> Judge:
     made = calibration(judge.judge_id, Temperature(slope=slope))
-    return Judge(judge.engine, judge.retriever, judge.prompt, judge.mode, judge.settings, made)
+    return Judge(judge.engine, judge.retriever, judge.prompt, judge.mode, judge.settings, calibration=made)
 
 
 def test_a_calibrated_run_goes_on_with_the_same_calibration(path: Path, unbroken: bytes) -> None:

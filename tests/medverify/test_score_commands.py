@@ -35,7 +35,13 @@ def write_pack(prefix: Path, questions: int, rows: Sequence[dict[str, Any]]) -> 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
     rows = [
-        {"qid": f"q{i}", "trace_id": f"q{i}#1", "reasoning": "r", "trace_label": i % 2, "generator": "[x]" if i else "y"}
+        {
+            "qid": f"q{i}",
+            "trace_id": f"q{i}#1",
+            "reasoning": "r",
+            "trace_label": i % 2,
+            "generator": "[x]" if i else "y",
+        }
         for i in range(6)
     ]
     rows += [{"qid": "q0", "trace_id": "q0#2", "reasoning": "r", "trace_label": None}]
@@ -93,7 +99,9 @@ def test_score_with_abstention(cli: Cli, path: Path, pack: Path) -> None:
     assert "max(p, 1 - p) ≥ 0.900" in result.stdout
     assert "never reached" in result.stdout
     found = json.loads(cli("score", path, "--pack", pack, "--accuracy", "0.99", "--json").stdout)["abstention"]
-    assert found == [{"wished": 0.99, "threshold": None, "coverage": found[0]["coverage"], "accuracy": found[0]["accuracy"]}]
+    assert found == [
+        {"wished": 0.99, "threshold": None, "coverage": found[0]["coverage"], "accuracy": found[0]["accuracy"]}
+    ]
 
 
 def test_score_with_a_calibration(cli: Cli, path: Path, pack: Path, tmp_path: Path) -> None:
@@ -142,7 +150,9 @@ def overconfident(tmp_path: Path) -> tuple[Path, Path]:
     for question in range(60):
         for trace in range(4):
             id, high = f"q{question}#{trace}", question % 2 == 0
-            rows.append({"qid": f"q{question}", "trace_id": id, "reasoning": "r", "trace_label": int((trace > 0) == high)})
+            rows.append(
+                {"qid": f"q{question}", "trace_id": id, "reasoning": "r", "trace_label": int((trace > 0) == high)}
+            )
             made.append(judgment(id, 0.95 if high else 0.05))
     return write(tmp_path / "made.jsonl", made), write_pack(tmp_path / "dev", 60, rows)
 
@@ -151,7 +161,9 @@ def test_calibrate(cli: Cli, tmp_path: Path, overconfident: tuple[Path, Path]) -
     (path, pack), file = overconfident, tmp_path / "calibration.json"
     result = cli("calibrate", path, "--pack", pack, "-o", file, "--method", "temperature")
     assert result.exit_code == 0, result.stderr
-    assert "temperature, fitted on 240 traces of 60 questions, 120 of them right; `after` is out of fold" in result.stdout
+    assert (
+        "temperature, fitted on 240 traces of 60 questions, 120 of them right; `after` is out of fold" in result.stdout
+    )
     assert "smooth ECE" in result.stdout
     assert "may not be worth using" not in result.stdout
     made = Calibration.load(file)

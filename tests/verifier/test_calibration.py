@@ -133,7 +133,7 @@ def test_a_question_is_known_by_its_content() -> None:
 def calibrated_judge(*turns: str | EngineError, curve: Curve | None = None) -> Judge:
     plain = judge(engine(Turns(*turns)))
     made = calibration(plain.judge_id, curve)
-    return Judge(plain.engine, FakeRetriever(), plain.prompt, plain.mode, plain.settings, made)
+    return Judge(plain.engine, FakeRetriever(), plain.prompt, plain.mode, plain.settings, calibration=made)
 
 
 async def test_a_judge_says_what_its_number_means_and_stays_the_same_judge() -> None:
@@ -156,4 +156,4 @@ async def test_a_failure_is_not_calibrated() -> None:
 def test_the_calibration_of_another_judge_is_refused() -> None:
     plain = judge(engine(Turns()))
     with pytest.raises(CalibrationError, match=r"fitted for the judge other…, not for \w{12}…"):
-        Judge(plain.engine, FakeRetriever(), plain.prompt, plain.mode, plain.settings, calibration("other"))
+        Judge(plain.engine, FakeRetriever(), plain.prompt, plain.mode, plain.settings, calibration=calibration("other"))

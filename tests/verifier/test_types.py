@@ -154,14 +154,15 @@ def test_a_failure_has_no_number(status: Status) -> None:
         {"verdict": 1, "p_correct": 1.0},
         {"p_calibrated": 0.5},
     ):
-        with pytest.raises(ValidationError, match="belongs? to `scored`"):
+        with pytest.raises(ValidationError, match=r"belongs? to `scored`"):
             judgment(status=status, **{**NOTHING, **number})
 
 
 @pytest.mark.parametrize(
     "fields",
     [NOTHING, {"verdict": None}, {"p_correct": None}, {"verdict": 2}, {"verdict": -1}, {"verdict": True, "p_correct": None},
-     {"p_calibrated": 1.1}, {"p_calibrated": math.nan}, {"p_correct": 1.1}, {"p_correct": -0.1}, {"p_correct": math.nan}, {"label_mass": 1.1}, {"format_score": 2}],
+     {"p_correct": 1.1}, {"p_correct": -0.1}, {"p_correct": math.nan}, {"label_mass": 1.1}, {"format_score": 2},
+     {"p_calibrated": 1.1}, {"p_calibrated": math.nan}],
 )  # fmt: skip
 def test_a_scored_one_has_real_numbers(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_the_reliability_curve_equals_scikit_learn_s_and_adds_up_to_the_ece(rows
 def test_bins_of_equal_mass_add_up_and_never_part_ties(rows: Rows) -> None:
     labels, scores, _ = columns_of(rows)
     curve = reliability_curve(labels, scores, equal_mass=True)
-    assert all(one.high < other.low for one, other in zip(curve, curve[1:], strict=False))
+    assert all(one.high < other.low for one, other in itertools.pairwise(curve))
     error = sum(point.count * abs(point.share_right - point.mean_score) for point in curve) / len(rows)
     assert ece_equal_mass(labels, scores) == pytest.approx(error)
 

@@ -9,8 +9,8 @@ from eval.metrics import (
     Labels,
     Metric,
     accuracy,
-    aurc,
     auprc,
+    aurc,
     auroc,
     balanced_accuracy,
     brier,
@@ -152,8 +152,9 @@ def test_a_judge_does_not_differ_from_itself() -> None:
 
 def test_the_difference_turns_round_with_the_judges() -> None:
     other = scores_of(np.clip(SCORES + RANDOM.normal(0, 0.3, 80), 0, 1))
-    one, back = paired_difference(brier, LABELS, SCORES, other, TOGETHER), paired_difference(
-        brier, LABELS, other, SCORES, TOGETHER
+    one, back = (
+        paired_difference(brier, LABELS, SCORES, other, TOGETHER),
+        paired_difference(brier, LABELS, other, SCORES, TOGETHER),
     )
     assert one.difference.value == pytest.approx(-back.difference.value)
     assert one.difference.low == pytest.approx(-back.difference.high, abs=1e-3)
