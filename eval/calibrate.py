@@ -115,7 +115,7 @@ def cross_fit(labels: Labels, p: Floats, questions: Sequence[str], methods: Sequ
     folds, out_of_fold = question_folds(questions, seed), np.empty(len(p))
     for fold in range(FOLDS):
         rest, held_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        curve = fit(labels[rest], p[rest], [questions[row] for row in rest], methods, seed)
+        curve = fit(labels[rest], p[rest], [questions[int(row)] for row in rest], methods, seed)
         out_of_fold[held_out] = calibrated(curve, p[held_out])
     return out_of_fold
 

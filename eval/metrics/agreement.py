@@ -38,7 +38,7 @@ def _agreement(verdicts: Labels) -> tuple[Floats, Floats]:
 def _weights(counts_NC: Floats, weights: Floats | None) -> Floats:
     """Weights [S, N], nothing where there is no pair."""
     given = np.ones((1, len(counts_NC))) if weights is None else weights
-    return given * (counts_NC.sum(axis=1) >= 2)
+    return np.where(counts_NC.sum(axis=1) >= 2, given, 0.0)
 
 
 def _mean_agreement(weights_SN: Floats, agree_N: Floats) -> Floats:

@@ -24,7 +24,7 @@ METHOD: Method = "bca"
 SAMPLES = 1000
 _NORMAL = NormalDist()
 _LEVEL = 0.95
-_AT_ONCE = 4_000_000  # weights in memory at once
+_AT_ONCE = 1_000_000  # weights in memory at once
 _BLOCKS = 200  # of questions in the jackknife
 _SAME = 1e-12  # values closer than this are equal: sums over differently weighted rows differ in their last bits
 
@@ -86,9 +86,9 @@ class Resampled:
         """Bias and acceleration of BCa."""
         if method == "percentile":
             return 0.0, 0.0
-        left = self.jackknife.mean() - self.jackknife
+        left = self.jackknife - self.jackknife.sum() / max(len(self.jackknife), 1)
         spread = float((left**2).sum()) ** 1.5
-        acceleration = float((left**3).sum()) / (6 * spread) if spread > _SAME**2 else 0.0
+        acceleration = -float((left**3).sum()) / (6 * spread) if spread > _SAME**2 else 0.0
         return _NORMAL.inv_cdf(_share_below(self.draws, self.value)), acceleration
 
 

@@ -57,7 +57,8 @@ def check(labels: Labels, scores: Floats) -> None:
 
 def share(part: Floats, whole: Floats) -> Floats:
     """`part / whole`, NaN where the whole is nothing. The whole is broadcast to the part."""
-    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0)
+    shares: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0)
+    return shares
 
 
 def weighted_mean(values: Floats, weights: Floats) -> Floats:

@@ -28,7 +28,8 @@ def aurc(labels: Labels, scores: Floats, weights: Floats) -> Floats:
     slope = np.divide(errors, width, out=np.zeros(errors.shape), where=width > 0)
     started = (since > 1e-12) & (width > 0)
     growth = np.log(np.divide(to, since, out=np.ones(to.shape), where=started))
-    return (errors + np.where(started, before - slope * since, 0) * growth).sum(axis=1)
+    area: Floats = (errors + np.where(started, before - slope * since, 0) * growth).sum(axis=1)
+    return area
 
 
 @dataclass(frozen=True, slots=True)

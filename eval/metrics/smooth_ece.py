@@ -9,8 +9,8 @@ import numpy as np
 
 from eval.metrics.metric import Floats, Labels, Metric, share, ties
 
-_CELLS = 1024  # probabilities are rounded to so many cells
-_HALVINGS = 14  # the fixed point is found to 1 / 2^14
+_CELLS = 512  # probabilities are rounded to so many cells
+_HALVINGS = 11  # the fixed point is found to half of 1 / 2^11
 
 
 @Metric

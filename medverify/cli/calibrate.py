@@ -46,7 +46,7 @@ def calibrate(
         from eval.packs import PackError, read_pack
         from eval.quality import read_judgments
 
-        methods = METHODS if method is CurveName.AUTO else (method.value,)
+        methods = [name for name in METHODS if method in (CurveName.AUTO, name)]
         try:
             calibration = fitted(read_judgments(judgments), read_pack(pack), pack.name, methods, seed)
             part = output.with_name(f"{output.name}.part")
