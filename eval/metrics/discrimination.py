@@ -72,7 +72,7 @@ def roc_curve(labels: Labels, scores: Floats) -> Roc:
 
 
 def _right(labels: Labels, scores: Floats) -> Floats:
-    return np.equal(scores > 0.5, labels == 1).astype(np.float64)
+    return np.where((scores > 0.5) == (labels == 1), 1.0, 0.0)
 
 
 def _by_class(labels: Labels, weights: Floats, order: Labels, starts: Labels) -> tuple[Floats, Floats]:
