@@ -4,8 +4,8 @@
 
 Packs are simulated whose truth is known: each question has a difficulty, which makes its traces right or wrong together, and a
 lean, which moves the judge's p(1) on all of them alike. The truth is the metric over two million questions. Of every simulated
-pack the interval is computed in each way from the same draws, and so is the paired test of two judges that are equally good and
-judge the same traces, which should be significant in 5 of 100.
+pack the interval is computed in each way from the same draws (metrics use `bca`, the ECE `pivotal`), and so is the paired test of
+two judges that are equally good and judge the same traces, which should be significant in 5 of 100.
 """
 
 import argparse
@@ -25,13 +25,14 @@ from eval.metrics import (
     auroc,
     brier,
     ece,
+    paired_difference,
     resample,
     smooth_ece,
 )
-from eval.metrics.intervals import Method, Statistic
+from eval.metrics.intervals import Method
 
-METRICS: dict[str, Metric] = {"accuracy": accuracy, "AUROC": auroc, "Brier": brier}
-METHODS: tuple[Method, ...] = ("percentile", "bca")
+METRICS: dict[str, Metric] = {"accuracy": accuracy, "AUROC": auroc, "Brier": brier, "ECE": ece}
+METHODS: tuple[Method, ...] = ("percentile", "bca", "pivotal")
 TRACES = 10  # of a question
 _TRUTH_QUESTIONS = 2_000_000
 
@@ -72,7 +73,8 @@ def main() -> None:
     print(
         f"\ncoverage of 95 % intervals, {options.repeats} packs of {TRACES} traces a question, Monte-Carlo error {error:.3f}\n"
     )
-    print("| questions | metric | percentile | bca | paired test significant at 5 % |\n|---|---|---|---|---|")
+    print(f"| questions | metric | {' | '.join(METHODS)} | paired test significant at 5 % |")
+    print("|---" * (len(METHODS) + 3) + "|")
     for questions in options.questions:
         for name, (covered, significant) in coverage(questions, options.repeats, truth).items():
             shown = " | ".join(f"{share:.3f}" for share in [*covered, significant])
@@ -90,18 +92,13 @@ def coverage(questions: int, repeats: int, truth: dict[str, float]) -> dict[str,
             one = _resampled(metric, pack, pack.first, repeat)
             intervals = [one.interval(method) for method in METHODS]
             held[name] += [found.low <= truth[name] <= found.high for found in intervals]
-            differ[name] += resample(_difference(metric, pack), pack.questions, seed=repeat).p_value() < 0.05
+            found = paired_difference(metric, pack.labels, pack.first, pack.second, pack.questions, seed=repeat)
+            differ[name] += found.p_value < 0.05
     return {name: ((held[name] / repeats).tolist(), differ[name] / repeats) for name in METRICS}
 
 
 def _resampled(metric: Metric, pack: Pack, p: Floats, seed: int) -> Resampled:
     return resample(lambda weights: metric.weighted(pack.labels, p, weights), pack.questions, seed=seed)
-
-
-def _difference(metric: Metric, pack: Pack) -> Statistic:
-    return lambda weights: (
-        metric.weighted(pack.labels, pack.first, weights) - metric.weighted(pack.labels, pack.second, weights)
-    )
 
 
 def _truth() -> dict[str, float]:
@@ -113,7 +110,7 @@ def _truth() -> dict[str, float]:
 def _time_them() -> None:
     pack = simulate(1000, np.random.default_rng(1))
     print("\n| 10,000 traces of 1,000 questions, 1,000 draws | seconds |\n|---|---|")
-    every = {**METRICS, "AUPRC": auprc, "ECE": ece, "smooth ECE": smooth_ece, "AURC": aurc}
+    every = {**METRICS, "smooth ECE": smooth_ece, "AUPRC": auprc, "AURC": aurc}
     for name, metric in every.items():
         start = time.perf_counter()
         _resampled(metric, pack, pack.first, 0).interval()

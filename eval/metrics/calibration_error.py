@@ -5,6 +5,7 @@ perfect judge as well. `eval.metrics.smooth_ece` has no bins.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -29,13 +30,13 @@ def log_loss(labels: Labels, scores: Floats, weights: Floats) -> Floats:
     return weighted_mean(-np.log(np.where(labels == 1, p, 1 - p)), weights)
 
 
-@Metric
+@partial(Metric, inflated=True)
 def ece(labels: Labels, scores: Floats, weights: Floats) -> Floats:
     """Expected calibration error: |mean outcome - mean probability| in 15 bins of equal width, averaged by their traces."""
     return _binned_error(labels, scores, weights, equal_width_bins(scores))
 
 
-@Metric
+@partial(Metric, inflated=True)
 def ece_equal_mass(labels: Labels, scores: Floats, weights: Floats) -> Floats:
     """Expected calibration error in 15 bins with about the same number of traces.
 

@@ -1,11 +1,17 @@
 """How sure a figure is: 95 % intervals and paired tests that draw whole questions, whose traces are not independent.
 
 A draw takes as many questions as there are, with replacement. It is a weighting of the traces, and metrics compute hundreds of
-weightings at once. Two refinements, for which `benchmarks/intervals.py` is the evidence:
+weightings at once. Intervals are read from the draws in one of three ways, of which `benchmarks/intervals.py` says how often
+they hold the truth:
 
-- few questions vary more than their draws show, so the quantiles are moved outwards as Student's t is wider than a normal
-  (Hesterberg 2015, "expanded percentile");
-- `bca` corrects bias and skewness (Efron 1987), with the acceleration from a jackknife over blocks of questions.
+- `percentile`: quantiles of the draws; for differences;
+- `bca`: quantiles that are corrected for bias and skewness (Efron 1987), the acceleration from a jackknife over blocks of
+  questions; for single metrics;
+- `pivotal`: quantiles mirrored at the value; for what resampling inflates (`Metric.inflated`), where draws lie above the value
+  as the value lies above the truth.
+
+Few questions vary more than their draws show, so all quantiles are moved outwards as Student's t is wider than a normal
+(Hesterberg 2015, "expanded percentile").
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +23,9 @@ import numpy as np
 
 from eval.metrics.metric import Floats, Labels, Metric, check
 
-Method = Literal["percentile", "bca"]
+Method = Literal["percentile", "bca", "pivotal"]
 Statistic = Callable[[Floats], Floats]  # weights [S, N] to values [S]
 
-METHOD: Method = "bca"
 SAMPLES = 1000
 _NORMAL = NormalDist()
 _LEVEL = 0.95
@@ -57,7 +62,7 @@ class Resampled:
     jackknife: Floats
     questions: int
 
-    def interval(self, method: Method = METHOD) -> Estimate:
+    def interval(self, method: Method = "bca") -> Estimate:
         """The 95 % interval; NaN limits where the statistic is undefined or there is only one question."""
         if not self._sayable:
             return Estimate(self.value, float("nan"), float("nan"))
@@ -65,9 +70,11 @@ class Resampled:
         reach = _widened(_NORMAL.inv_cdf((1 + _LEVEL) / 2), self.questions)
         shares = [_NORMAL.cdf(_corrected(z, bias, acceleration)) for z in (-reach, reach)]
         low, high = np.quantile(self.draws, shares)
+        if method == "pivotal":
+            low, high = 2 * self.value - high, 2 * self.value - low
         return Estimate(self.value, float(low), float(high))
 
-    def p_value(self, method: Method = METHOD) -> float:
+    def p_value(self, method: Method = "percentile") -> float:
         """Two-sided p-value of the statistic being 0: one minus the level of the interval that just touches 0.
 
         It is never below 1 / draws.
@@ -75,7 +82,8 @@ class Resampled:
         if not self._sayable:
             return float("nan")
         bias, acceleration = self._shape(method)
-        z = _uncorrected(_NORMAL.inv_cdf(_share_below(self.draws, 0.0)), bias, acceleration)
+        touching = 2 * self.value if method == "pivotal" else 0.0
+        z = _uncorrected(_NORMAL.inv_cdf(_share_below(self.draws, touching)), bias, acceleration)
         return 2 * _NORMAL.cdf(-_narrowed(abs(z), self.questions))
 
     @property
@@ -84,7 +92,7 @@ class Resampled:
 
     def _shape(self, method: Method) -> tuple[float, float]:
         """Bias and acceleration of BCa."""
-        if method == "percentile":
+        if method != "bca":
             return 0.0, 0.0
         left = self.jackknife - self.jackknife.sum() / max(len(self.jackknife), 1)
         spread = float((left**2).sum()) ** 1.5
@@ -94,11 +102,12 @@ class Resampled:
 
 def clustered_bootstrap(
     metric: Metric | Callable[[Labels, Floats], float], labels: Labels, scores: Floats, clusters: Sequence[str], *,
-    samples: int = SAMPLES, seed: int = 0, method: Method = METHOD,
+    samples: int = SAMPLES, seed: int = 0,
 ) -> Estimate:  # fmt: skip
     """A metric with its 95 % interval.
 
-    Draws in which the metric is undefined are left out.
+    Draws in which the metric is undefined are left out. The interval of an inflated metric begins at 0 at the earliest and holds
+    the value, be it as its upper end.
 
     Args:
         metric: one of `eval.metrics`, or any function of labels and scores, which takes longer.
@@ -107,26 +116,27 @@ def clustered_bootstrap(
         clusters: question of each trace.
         samples: bootstrap draws.
         seed: of the draws.
-        method: how the interval is read from the draws.
 
     Raises:
         ValueError: labels other than 0 and 1, or scores that are NaN.
     """
     check(labels, scores)
     weighted = metric.weighted if isinstance(metric, Metric) else _repeating(metric)
-    return bootstrap(lambda w: weighted(labels, scores, w), clusters, samples=samples, seed=seed, method=method)
+    resampled = resample(lambda w: weighted(labels, scores, w), clusters, samples=samples, seed=seed)
+    if not (isinstance(metric, Metric) and metric.inflated):
+        return resampled.interval()
+    found = resampled.interval("pivotal")
+    return Estimate(found.value, min(max(found.low, 0.0), found.value), max(found.high, found.value))
 
 
-def bootstrap(
-    statistic: Statistic, clusters: Sequence[str], *, samples: int = SAMPLES, seed: int = 0, method: Method = METHOD
-) -> Estimate:
+def bootstrap(statistic: Statistic, clusters: Sequence[str], *, samples: int = SAMPLES, seed: int = 0) -> Estimate:
     """Any statistic of weights [S, N] over the traces, with its 95 % interval; other arguments as in `clustered_bootstrap`."""
-    return resample(statistic, clusters, samples=samples, seed=seed).interval(method)
+    return resample(statistic, clusters, samples=samples, seed=seed).interval()
 
 
 def paired_difference(
     metric: Metric, labels: Labels, first: Floats, second: Floats, clusters: Sequence[str], *,
-    samples: int = SAMPLES, seed: int = 0, method: Method = METHOD,
+    samples: int = SAMPLES, seed: int = 0,
 ) -> Difference:  # fmt: skip
     """How much better the first judge is than the second on the same traces, with interval and p-value.
 
@@ -142,6 +152,7 @@ def paired_difference(
         return metric.weighted(labels, first, weights) - metric.weighted(labels, second, weights)
 
     resampled = resample(difference, clusters, samples=samples, seed=seed)
+    method: Method = "pivotal" if metric.inflated else "percentile"
     return Difference(
         metric(labels, first), metric(labels, second), resampled.interval(method), resampled.p_value(method)
     )

@@ -18,9 +18,16 @@ Weighted = Callable[[Labels, Floats, Floats], Floats]
 class Metric:
     """A metric: `metric(labels, scores)` is its value. Decorates a function over labels [N], scores [N] and weights [S, N]."""
 
-    def __init__(self, weighted: Weighted) -> None:
-        """Take a function that gives a value for each of S weightings, NaN where it is undefined."""
+    def __init__(self, weighted: Weighted, *, inflated: bool = False) -> None:
+        """Take a function that gives a value for each of S weightings, NaN where it is undefined.
+
+        Args:
+            weighted: the function.
+            inflated: chance deviations add to it and never cancel, as in all distances from 0. It is too high on average, and
+                in bootstrap draws, which add their own chance, higher still.
+        """
         self.weighted = weighted
+        self.inflated = inflated
         update_wrapper(self, weighted)
 
     def __call__(self, labels: Labels, scores: Floats, weights: Floats | None = None) -> float:

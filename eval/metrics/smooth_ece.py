@@ -5,6 +5,8 @@ at 0 and 1; its mean absolute value is the error at that bandwidth. It falls as 
 taken is the one that equals the error there. So nothing has to be chosen.
 """
 
+from functools import partial
+
 import numpy as np
 
 from eval.metrics.metric import Floats, Labels, Metric, share, ties
@@ -13,7 +15,7 @@ _CELLS = 512  # probabilities are rounded to so many cells
 _HALVINGS = 11  # the fixed point is found to half of 1 / 2^11
 
 
-@Metric
+@partial(Metric, inflated=True)
 def smooth_ece(labels: Labels, scores: Floats, weights: Floats) -> Floats:
     """The smooth ECE, to about 0.001. Scores are probabilities."""
     total = weights.sum(axis=1)
