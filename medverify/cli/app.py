@@ -4,6 +4,7 @@ import typer
 
 from medverify.cli import (
     bench,
+    calibrate,
     compress,
     demo,
     index,
@@ -46,6 +47,7 @@ app.command()(verify.verify)
 app.command()(search.search)
 app.command()(serve.serve)
 app.command()(score.score)
+app.command()(calibrate.calibrate)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 app.command()(inspect.schema)
