@@ -6,6 +6,7 @@ from medverify.cli import (
     bench,
     compress,
     demo,
+    evaluate,
     index,
     index_build,
     index_eval,
@@ -46,6 +47,7 @@ app.command()(verify.verify)
 app.command()(search.search)
 app.command()(serve.serve)
 app.command()(score.score)
+app.command("eval")(evaluate.evaluate)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 app.command()(inspect.schema)

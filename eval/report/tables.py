@@ -1,0 +1,302 @@
+"""The tables of a report, from its figures; the page, the Markdown and the terminal show the same ones."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from eval.report.schema import (
+    Agreement,
+    Budget,
+    Compared,
+    Comparison,
+    Conduct,
+    Cost,
+    Failure,
+    Figure,
+    PackReport,
+    Paired,
+    Report,
+    Selection,
+)
+
+ABSENT = "—"
+_Of = TypeVar("_Of", Conduct, Cost)
+INTERVALS = "In brackets: 95 % intervals over questions."
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one cell says; the interval stands apart, for it may be shown smaller."""
+
+    text: str
+    interval: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.interval}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of equal length under a header; the first columns are words, `numbers` says how many at the end are not."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    numbers: int
+    note: str = ""
+    wide: bool = False  # texts rather than figures
+
+
+def figure(value: Figure | None, digits: int = 3) -> Cell:
+    """A value with its interval, or a dash for one that is undefined."""
+    if value is None or value.value is None:
+        return Cell(ABSENT)
+    if value.low is None or value.high is None:
+        return Cell(f"{value.value:.{digits}f}")
+    return Cell(f"{value.value:.{digits}f}", f"[{value.low:.{digits}f}, {value.high:.{digits}f}]")
+
+
+def words(*texts: str) -> tuple[Cell, ...]:
+    """Cells of plain text."""
+    return tuple(Cell(text) for text in texts)
+
+
+def overview(report: Report) -> Table | None:
+    """Strategies by packs and generators, each at the largest number of traces that all its questions have a share in."""
+    columns = [
+        (pack, generator) for pack in report.packs for generator in dict.fromkeys(row.generator for row in pack.selection)
+    ]
+    if not columns:
+        return None
+    names = dict.fromkeys((row.strategy, row.scorer) for pack in report.packs for row in pack.selection)
+    rows = []
+    for strategy, scorer in names:
+        cells = [_at_most_traces(pack.selection, strategy, scorer, generator) for pack, generator in columns]
+        rows.append((*words(strategy, scorer or ABSENT), *map(figure, cells)))
+    header = ("strategy", "p from", *(_column(pack, generator) for pack, generator in columns))
+    note = f"Accuracy of the answers picked. N: traces a question. {INTERVALS}"
+    return Table("Selection: strategies by generators", header, rows, len(columns), note)
+
+
+def _column(pack: PackReport, generator: str) -> str:
+    most = max(n for row in pack.selection if row.generator == generator for n in row.accuracy)
+    return f"{pack.name}, {generator}, N = {most}"
+
+
+def _at_most_traces(rows: Iterable[Selection], strategy: str, scorer: str, generator: str) -> Figure | None:
+    for row in rows:
+        if (row.strategy, row.scorer, row.generator) == (strategy, scorer, generator):
+            return row.accuracy[max(row.accuracy)]
+    return None
+
+
+def composition(pack: PackReport) -> Table:
+    """What was measured on."""
+    of = pack.composition
+    rows = [
+        words("questions", f"{of.questions:,}"),
+        words("traces", f"{of.traces:,}"),
+        words("with a label", f"{of.labelled:,}"),
+        words("right", f"{of.right:,}"),
+        words("answer unreadable", f"{of.unreadable:,}"),
+        words("questions without a known answer", f"{of.without_gold:,}"),
+        *(words(f"traces by {generator}", f"{count:,}") for generator, count in of.generators.items()),
+    ]
+    return Table("What was measured on", ("", "count"), rows, 1)
+
+
+def votes(pack: PackReport) -> Table:
+    """The traces without a judge."""
+    rows = [(Cell(row.generator), *map(figure, (row.mean, row.majority, row.any_right))) for row in pack.votes]
+    note = f"Unreadable traces count as wrong; tied answers share their vote. {INTERVALS}"
+    return Table("Votes without a judge", ("generator", "mean", "majority", "any right"), rows, 3, note)
+
+
+def verification(pack: PackReport) -> Table:
+    """How well each scorer tells right traces from wrong ones."""
+    names = tuple(dict.fromkeys(name for row in pack.verification for name in row.figures))
+    rows = [
+        (
+            *words(row.generator, row.scorer, f"{row.traces:,}"),
+            *(figure(row.figures.get(name)) for name in names),
+        )
+        for row in pack.verification
+    ]
+    note = f"Traces: judged and with a label. {INTERVALS}"
+    return Table("Verification", ("generator", "scorer", "traces", *names), rows, 1 + len(names), note)
+
+
+def paired(found: Sequence[Paired]) -> Table | None:
+    """The judge beside each other scorer."""
+    rows = [(*words(one.first, one.second, row.name), *_differences(row)) for one in found for row in one.rows]
+    header = ("scorer", "beside", "figure", "first", "second", "difference", "p-value")
+    note = f"On the traces that both have judged. p-value: two-sided, of no difference. {INTERVALS}"
+    return Table("Differences on the same traces", header, rows, 4, note) if rows else None
+
+
+def comparison(found: Comparison) -> list[Table]:
+    """Two runs, a table a pack."""
+    header = ("figure", found.first, found.second, "difference", "p-value")
+    return [
+        Table(
+            pack.name,
+            header,
+            [(Cell(row.name), *_differences(row)) for row in pack.rows],
+            4,
+            f"{pack.traces:,} traces of {pack.questions:,} questions in both runs, {pack.judged:,} judged by both. "
+            f"Difference: first minus second. p-value: two-sided, of no difference. {INTERVALS}",
+        )
+        for pack in found.packs
+    ]
+
+
+def _differences(row: Compared) -> tuple[Cell, ...]:
+    return (*words(_number(row.first), _number(row.second)), figure(row.difference), Cell(_number(row.p_value)))
+
+
+def selection(pack: PackReport) -> Table | None:
+    """Accuracy by strategy and number of traces."""
+    if not pack.selection:
+        return None
+    sizes = sorted({n for row in pack.selection for n in row.accuracy})
+    rows = [
+        (*words(row.generator, row.strategy, row.scorer or ABSENT), *(figure(row.accuracy.get(n)) for n in sizes))
+        for row in pack.selection
+    ]
+    header = ("generator", "strategy", "p from", *(f"N = {n}" for n in sizes))
+    note = f"Expected accuracy with N traces a question; questions with fewer give all they have. {INTERVALS}"
+    return Table("Selection: accuracy by number of traces", header, rows, len(sizes), note)
+
+
+def budget(found: Budget) -> Table:
+    """Samples spent and accuracy: the adaptive rule, then fixed numbers of traces with the same vote."""
+    rows = [
+        (
+            *words("adaptive", "no early stop" if point.threshold is None else f"{point.threshold:.4g}"),
+            Cell(f"{point.samples:.2f}"),
+            figure(point.accuracy),
+        )
+        for point in found.points
+    ]
+    rows += [(*words("fixed", ABSENT, f"{n}"), figure(accuracy)) for n, accuracy in found.fixed.items()]
+    title = f"Budget: {found.strategy}{f' with p from {found.scorer}' if found.scorer else ''}"
+    return Table(title, ("spending", "threshold", "samples", "accuracy"), rows, 2, f"{found.rule} {INTERVALS}")
+
+
+def savings(found: Sequence[Budget]) -> Table | None:
+    """How many times fewer traces adaptive spending needs."""
+    rows = [
+        (
+            *words(one.strategy, one.scorer or ABSENT, saving.against),
+            figure(saving.times, 2),
+            Cell(_number(saving.samples, 2)),
+            figure(saving.accuracy),
+        )
+        for one in found
+        for saving in one.savings
+    ]
+    header = ("strategy", "p from", "against", "times fewer", "samples", "accuracy")
+    note = f"At no less accuracy; a dash: that accuracy is not reached. {INTERVALS}"
+    return Table("Savings of the adaptive budget", header, rows, 3, note) if rows else None
+
+
+def conduct(pack: PackReport) -> Table | None:
+    """Searches, evidence and endings, one column a scorer."""
+    lines: Sequence[tuple[str, Callable[[Conduct], str]]] = (
+        ("judged or tried", lambda of: f"{of.judgments:,}"),
+        ("not come to yet", lambda of: f"{of.missing:,}"),
+        ("forced verdicts", lambda of: _share(of.forced)),
+        ("mean label mass", lambda of: _number(of.label_mass)),
+        ("turns a trace", lambda of: _number(of.turns, 2)),
+        ("searches a trace", lambda of: _number(of.searches_per_trace, 2)),
+        ("traces without a search", lambda of: _share(of.never_searched)),
+        ("searches that showed nothing", lambda of: _share(of.empty)),
+        ("searches asked before", lambda of: _share(of.repeated)),
+        ("passages a search", lambda of: _number(of.passages_per_search, 2)),
+        ("passages left out for want of room", lambda of: f"{of.omitted:,}"),
+        ("passages well-formed", lambda of: _share(of.well_formed)),
+        ("passages found in the index", lambda of: _share(of.resolved)),
+    )
+    return _by_scorer("Searches and evidence", pack.conduct, lines)
+
+
+def endings(pack: PackReport) -> Table | None:
+    """Statuses and stop reasons, one column a scorer."""
+    statuses = dict.fromkeys(name for of in pack.conduct for name in of.statuses)
+    reasons = dict.fromkeys(name for of in pack.conduct for name in of.stop_reasons)
+    lines: list[tuple[str, Callable[[Conduct], str]]] = [
+        *((f"status {name}", lambda of, name=name: f"{of.statuses.get(name, 0):,}") for name in statuses),
+        *((f"ended by {name}", lambda of, name=name: f"{of.stop_reasons.get(name, 0):,}") for name in reasons),
+    ]
+    return _by_scorer("Endings", pack.conduct, lines)
+
+
+def cost(pack: PackReport) -> Table | None:
+    """What a judged trace costs, one column a scorer."""
+    lines: Sequence[tuple[str, Callable[[Cost], str]]] = (
+        ("prompt tokens", lambda of: f"{of.prompt_tokens:.0f}"),
+        ("tokens written", lambda of: f"{of.policy_tokens:.0f}"),
+        ("tokens of evidence and tags", lambda of: f"{of.environment_tokens:.0f}"),
+        ("tokens computed before decoding", lambda of: f"{of.prefilled_tokens:.0f}"),
+        ("tokens from the cache", lambda of: f"{of.cached_tokens:.0f}"),
+        ("searches", lambda of: f"{of.searches:.2f}"),
+        ("seconds", lambda of: _number(of.seconds, 2)),
+    )
+    return _by_scorer("Cost of one judged trace", pack.cost, lines)
+
+
+def _by_scorer(title: str, scorers: Sequence[_Of], lines: Sequence[tuple[str, Callable[[_Of], str]]]) -> Table | None:
+    if not scorers:
+        return None
+    rows = [words(name, *(line(of) for of in scorers)) for name, line in lines]
+    return Table(title, ("", *(of.scorer for of in scorers)), rows, len(scorers))
+
+
+def agreement(found: Agreement) -> Table:
+    """How far seeds agree."""
+    rows = [
+        words("traces judged with every seed", f"{found.traces:,}"),
+        words("pairs of seeds with the same verdict", _share(found.verdicts)),
+        words("traces with one verdict from all", _share(found.unanimous)),
+        words("Fleiss' kappa", _number(found.kappa)),
+        words("mean standard deviation of p", _number(found.spread)),
+    ]
+    title = f"Agreement over seeds {', '.join(map(str, found.seeds))}"
+    return Table(title, ("", "value"), rows, 1)
+
+
+def failures(found: Sequence[Failure], most: int) -> Table | None:
+    """The first so many that were not judged."""
+    if not found:
+        return None
+    rows = [words(one.scorer, one.trace, one.status, one.stop_reason, one.detail) for one in found[:most]]
+    header = ("scorer", "trace", "status", "ended by", "detail")
+    note = f"The first {most} of {len(found):,}; report.json has all." if len(found) > most else ""
+    return Table("Not judged", header, rows, 0, note, wide=True)
+
+
+def of_pack(pack: PackReport, *, most_failures: int = 20) -> list[Table]:
+    """All tables of a pack, in order."""
+    found: list[Table | None] = [
+        composition(pack),
+        votes(pack),
+        verification(pack) if pack.verification else None,
+        paired(pack.paired),
+        selection(pack),
+        savings(pack.budgets),
+        *(budget(one) for one in pack.budgets),
+        conduct(pack),
+        endings(pack),
+        cost(pack),
+        agreement(pack.agreement) if pack.agreement else None,
+        failures(pack.failures, most_failures),
+    ]
+    return [table for table in found if table is not None]
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return ABSENT if value is None else f"{value:.{digits}f}"
+
+
+def _share(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.1%}"
