@@ -96,8 +96,30 @@ class RunFolder:
         return read_judgments(path) if path.exists() else []
 
     def write_run(self, run: Run) -> None:
-        """Say what runs; what was said before is replaced."""
+        """Say what runs; what an earlier command of the same run said is replaced.
+
+        Raises:
+            RunError: the folder holds a run of another judge, or of another part of the packs.
+        """
+        if (self.path / "run.json").exists():
+            self._check_same(self.read_run(), run)
         (self.path / "run.json").write_text(run.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+    def _check_same(self, before: Run, now: Run) -> None:
+        judges = {scorer.suffix: scorer.judge_id for scorer in before.scorers}
+        for scorer in now.scorers:
+            known = judges.get(scorer.suffix, scorer.judge_id)
+            if known != scorer.judge_id:
+                raise RunError(
+                    f"{self.path} holds judgments of another judge ({known[:12]}…, now {scorer.judge_id[:12]}…). "
+                    "Name another folder with -o."
+                )
+        for name in ("traces", "questions", "sample_seed"):
+            if getattr(before, name) != getattr(now, name):
+                raise RunError(
+                    f"{self.path} was begun with {name} = {getattr(before, name)}, not {getattr(now, name)}. "
+                    "Name another folder with -o."
+                )
 
     def read_run(self) -> Run:
         """What ran.

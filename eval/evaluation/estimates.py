@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from eval.metrics import Estimate, Floats, bootstrap
+from eval.metrics.metric import share
 from eval.report.schema import Figure
 
 #: Digits that are kept: beyond what anything here means, and short of where sums depend on the order of their terms.
@@ -28,4 +29,4 @@ def mean_figure(values: Floats) -> Figure:
 
 def ratio_figure(parts: Floats, wholes: Floats, questions: Sequence[str]) -> Figure:
     """Sum of parts over sum of wholes, both [N], with its interval over questions."""
-    return figure(bootstrap(lambda weights: (weights @ parts) / (weights @ wholes), questions))
+    return figure(bootstrap(lambda weights: share(weights @ parts, weights @ wholes), questions))

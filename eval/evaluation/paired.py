@@ -31,18 +31,21 @@ _STRATEGIES = (Strategy.BEST, Strategy.HARD, Strategy.SOFT)
 
 
 def verification_differences(columns: Columns, first: Scorer, second: Scorer) -> list[Compared]:
-    """Differences of the metrics, over traces that both have judged and that have a label. Calibration between judges only."""
+    """Differences of the metrics, over traces that both have judged and that have a label.
+
+    With a baseline only those of the order: its verdicts and probabilities were not meant as such.
+    """
     rows = np.flatnonzero((columns.labels >= 0) & (first.verdicts >= 0) & (second.verdicts >= 0))
     if not len(rows):
         return []
     labels, questions = columns.labels[rows], [columns.questions[int(row)] for row in rows]
-    of_p = {**_OF_ORDER, **(_OF_PROBABILITIES if first.is_judge and second.is_judge else {})}
-    verdicts = (first.verdicts[rows].astype(np.float64), second.verdicts[rows].astype(np.float64))
-    found = {name: paired_difference(metric, labels, *verdicts, questions) for name, metric in _OF_VERDICTS.items()}
-    found |= {
-        name: paired_difference(metric, labels, first.p[rows], second.p[rows], questions) for name, metric in of_p.items()
-    }
-    return [_compared(name, difference) for name, difference in found.items()]
+    p = first.p[rows], second.p[rows]
+    verdicts = first.verdicts[rows].astype(np.float64), second.verdicts[rows].astype(np.float64)
+    todo = [(name, metric, p) for name, metric in _OF_ORDER.items()]
+    if first.is_judge and second.is_judge:
+        todo += [(name, metric, verdicts) for name, metric in _OF_VERDICTS.items()]
+        todo += [(name, metric, p) for name, metric in _OF_PROBABILITIES.items()]
+    return [_compared(name, paired_difference(metric, labels, *of, questions)) for name, metric, of in todo]
 
 
 def selection_differences(columns: Columns, first: Scorer, second: Scorer) -> list[Compared]:

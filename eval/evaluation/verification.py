@@ -66,7 +66,7 @@ def curves(columns: Columns, scorer: Scorer) -> ScorerCurves | None:
         risk_coverage=_curve(risk.coverage, 1 - risk.accuracy),
         reliability=[
             Bin(p=round(one.mean_score, 6), right=round(one.share_right, 6), count=one.count)
-            for one in reliability_curve(labels, p)
+            for one in (reliability_curve(labels, p) if scorer.is_judge else [])
         ],
         histogram_right=right,
         histogram_wrong=wrong,

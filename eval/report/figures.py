@@ -2,14 +2,14 @@
 
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
 from eval.report.palette import GROUND, INK, LINE, MUTED, SERIES
-from eval.report.schema import Budget, Figure, PackReport, ScorerCurves, Selection
+from eval.report.schema import Budget, PackReport, ScorerCurves, Selection
 
-_SIZE = (6.0, 3.9)  # inches, of 72 points in SVG
+_SIZE = (4.8, 3.8)  # inches, of 72 points in SVG: small, so that words can be read on a phone
 _MARKERS = "osD^vPX"
 _STYLE: Mapping[str, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be read, searched and coloured
@@ -45,17 +45,17 @@ def figures(pack: PackReport) -> dict[str, tuple[str, str]]:
     A figure that has nothing to show is left out.
     """
     drawn: dict[str, tuple[str, str]] = {}
-    group = next((row.generator for row in pack.selection), None)
-    selection = [row for row in pack.selection if row.generator == group]
+    selection = _worth_drawing(pack.selection)
     if selection:
-        words = f"Accuracy of the answers picked against the number of traces a question, {group}; bands: 95 % intervals."
+        words = f"Accuracy of the answers picked against the number of traces a question, {selection[0].generator}."
         drawn["scaling"] = words, _svg("scaling", lambda axes: _scaling(axes, selection))
     curves = pack.curves
-    if curves:
+    if any(one.reliability for one in curves):
         drawn["reliability"] = (
             "Share of right traces against p, in ranges of p. On the diagonal p is what it says.",
             _svg("reliability", lambda axes: _reliability(axes, curves)),
         )
+    if curves:
         drawn["roc"] = (
             "Right traces passed against wrong traces passed, over all thresholds of p. The diagonal is chance.",
             _svg("roc", lambda axes: _roc(axes, curves)),
@@ -91,11 +91,22 @@ def _svg(name: str, draw: Callable[[Any], None]) -> str:
     return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", file.getvalue())
 
 
-def _scaling(axes: Any, rows: Iterable[Selection]) -> None:
-    looks = cycle(zip(SERIES, _MARKERS, strict=True))
-    for row, (colour, marker) in zip(rows, looks, strict=False):
+def _worth_drawing(rows: Sequence[Selection]) -> list[Selection]:
+    """Of the first group, which is the largest: the judge's strategies between majority and ceiling, the best-of-n of others.
+
+    A figure of all rows could not be read; the tables have them.
+    """
+    group = [row for row in rows if row.generator == rows[0].generator]
+    judge = next((row.scorer for row in group if row.scorer), "")
+    own = [row for row in group if row.scorer in ("", judge)]
+    others = [row for row in group if row not in own and row.strategy == group[1].strategy]
+    return [*own, *others][: len(SERIES)]
+
+
+def _scaling(axes: Any, rows: Sequence[Selection]) -> None:
+    for row, (colour, marker) in zip(rows, _looks(), strict=False):
         name = f"{row.strategy}, {row.scorer}" if row.scorer else row.strategy
-        _with_band(axes, list(row.accuracy), list(row.accuracy.values()), label=name, color=colour, marker=marker)
+        _line(axes, list(row.accuracy), [one.value for one in row.accuracy.values()], label=name, color=colour, marker=marker)
     _powers_of_two(axes, sorted({n for row in rows for n in row.accuracy}))
     axes.set_xlabel("traces a question (N)")
     axes.set_ylabel("accuracy")
@@ -104,7 +115,7 @@ def _scaling(axes: Any, rows: Iterable[Selection]) -> None:
 
 def _reliability(axes: Any, curves: Iterable[ScorerCurves]) -> None:
     _diagonal(axes)
-    for one, (colour, marker) in zip(curves, cycle(zip(SERIES, _MARKERS, strict=True)), strict=False):
+    for one, (colour, marker) in zip(curves, _looks(), strict=False):
         if one.reliability:
             axes.plot(
                 [bin.p for bin in one.reliability],
@@ -147,28 +158,29 @@ def _histogram(axes: Any, one: ScorerCurves) -> None:
 
 
 def _budgets(axes: Any, found: Iterable[Budget]) -> None:
-    for one, (colour, marker) in zip(found, cycle(zip(SERIES, _MARKERS, strict=True)), strict=False):
+    for one, (colour, marker) in zip(found, _looks(), strict=False):
         name = f"{one.strategy}, {one.scorer}" if one.scorer else one.strategy
+        look = {"color": colour, "marker": marker}
         points = sorted(one.points, key=lambda point: point.samples)
-        samples, accuracy = [point.samples for point in points], [point.accuracy for point in points]
-        _with_band(axes, samples, accuracy, label=f"{name}, adaptive", color=colour, marker=marker)
-        values = [one.fixed[n].value for n in one.fixed]
-        axes.plot(list(one.fixed), values, label=f"{name}, fixed", color=colour, marker=marker, fillstyle="none", ls=":")
+        samples, accuracy = [point.samples for point in points], [point.accuracy.value for point in points]
+        _line(axes, samples, accuracy, label=f"{name}, adaptive", **look)
+        fixed = [figure.value for figure in one.fixed.values()]
+        _line(axes, list(one.fixed), fixed, label=f"{name}, fixed", fillstyle="none", linestyle=":", **look)
     _powers_of_two(axes, sorted({n for one in found for n in one.fixed}))
     axes.set_xlabel("traces drawn a question, on average")
     axes.set_ylabel("accuracy")
     _legend_below(axes)
 
 
-def _with_band(axes: Any, x: list[Any], found: list[Figure], *, label: str, color: str, marker: str) -> None:
-    """A line through the values that are defined, and their intervals as a band."""
-    kept = [(at, one) for at, one in zip(x, found, strict=True) if one.value is not None]
-    at = [place for place, _ in kept]
-    axes.plot(at, [one.value for _, one in kept], label=label, color=color, marker=marker)
-    bounds = [(place, one.low, one.high) for place, one in kept if one.low is not None and one.high is not None]
-    if len(bounds) > 1:
-        places, low, high = zip(*bounds, strict=True)
-        axes.fill_between(places, low, high, color=color, alpha=0.1, linewidth=0)
+def _line(axes: Any, x: Sequence[float], y: Sequence[float | None], **look: Any) -> None:
+    """A line through the values that are defined."""
+    kept = [(at, value) for at, value in zip(x, y, strict=True) if value is not None]
+    axes.plot([at for at, _ in kept], [value for _, value in kept], **look)
+
+
+def _looks() -> Iterator[tuple[str, str]]:
+    """Colour and marker of one line after another."""
+    return cycle(zip(SERIES, _MARKERS, strict=True))
 
 
 def _powers_of_two(axes: Any, sizes: list[int]) -> None:

@@ -6,8 +6,8 @@ from eval.report import tables
 from eval.report.page import plain
 from eval.report.schema import Report
 
-#: What foreign names must not do: end a cell, open a tag, a link or code, or emphasise.
-_ESCAPES = str.maketrans({character: f"\\{character}" for character in "\\|`*_[]<>#"} | {"\n": " ", "\t": " "})
+#: What foreign names must not do: end a cell, open a tag, an entity, a link or code.
+_ESCAPES = str.maketrans({character: f"\\{character}" for character in "\\|`*[]<>&"} | {"\n": " ", "\t": " "})
 
 
 def render(report: Report, figures: Mapping[str, Mapping[str, str]]) -> str:
@@ -42,13 +42,13 @@ def table(one: tables.Table) -> list[str]:
     """The lines of one table, with its title before and its note behind it."""
     words = len(one.header) - one.numbers
     rule = "|".join([""] + ["---"] * words + ["---:"] * one.numbers + [""])
-    rows = [_row(map(str, row)) for row in one.rows]
-    note = [_text(one.note), ""] if one.note else []
-    return [f"**{_text(one.title)}**", "", _row(one.header), rule, *rows, "", *note]
+    rows = [_row(f"{_text(cell.text)} {cell.interval}".rstrip() for cell in row) for row in one.rows]
+    note = [one.note.replace("\n", " "), ""] if one.note else []
+    return [f"**{_text(one.title)}**", "", _row(map(_text, one.header)), rule, *rows, "", *note]
 
 
 def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(map(_text, cells))} |"
+    return f"| {' | '.join(cells)} |"
 
 
 def _text(text: str) -> str:

@@ -83,7 +83,7 @@ class ScorerCurves(_Part):
     scorer: str
     roc: Curve
     risk_coverage: Curve
-    reliability: list[Bin]
+    reliability: Annotated[list[Bin], Field(description="Of judges; empty for a baseline, whose p is an order.")]
     histogram_right: Annotated[list[int], Field(description="Right traces by p, in equal ranges from 0 to 1.")]
     histogram_wrong: list[int]
 

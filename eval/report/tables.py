@@ -17,10 +17,12 @@ from eval.report.schema import (
     Paired,
     Report,
     Selection,
+    Verification,
 )
 
 ABSENT = "—"
 _Of = TypeVar("_Of", Conduct, Cost)
+_Row = TypeVar("_Row", Verification, Selection)
 INTERVALS = "In brackets: 95 % intervals over questions."
 
 
@@ -112,18 +114,26 @@ def votes(pack: PackReport) -> Table:
     return Table("Votes without a judge", ("generator", "mean", "majority", "any right"), rows, 3, note)
 
 
-def verification(pack: PackReport) -> Table:
-    """How well each scorer tells right traces from wrong ones."""
+def verification(pack: PackReport) -> list[Table]:
+    """How well each scorer tells right traces from wrong ones, a table a generator."""
     names = tuple(dict.fromkeys(name for row in pack.verification for name in row.figures))
-    rows = [
-        (
-            *words(row.generator, row.scorer, f"{row.traces:,}"),
-            *(figure(row.figures.get(name)) for name in names),
-        )
-        for row in pack.verification
-    ]
     note = f"Traces: judged and with a label. {INTERVALS}"
-    return Table("Verification", ("generator", "scorer", "traces", *names), rows, 1 + len(names), note)
+    found = []
+    for title, of in _by_generator("Verification", pack.verification):
+        rows = [
+            (*words(row.scorer, f"{row.traces:,}"), *(figure(row.figures.get(name)) for name in names)) for row in of
+        ]
+        found.append(Table(title, ("scorer", "traces", *names), rows, 1 + len(names), note))
+    return found
+
+
+def _by_generator(title: str, rows: Sequence[_Row]) -> list[tuple[str, list[_Row]]]:
+    """The rows of each generator with a title, which names it where there are several."""
+    names = list(dict.fromkeys(row.generator for row in rows))
+    return [
+        (f"{title}, {name}" if len(names) > 1 else title, [row for row in rows if row.generator == name])
+        for name in names
+    ]
 
 
 def paired(found: Sequence[Paired]) -> Table | None:
@@ -154,18 +164,17 @@ def _differences(row: Compared) -> tuple[Cell, ...]:
     return (*words(_number(row.first), _number(row.second)), figure(row.difference), Cell(_number(row.p_value)))
 
 
-def selection(pack: PackReport) -> Table | None:
-    """Accuracy by strategy and number of traces."""
-    if not pack.selection:
-        return None
-    sizes = sorted({n for row in pack.selection for n in row.accuracy})
-    rows = [
-        (*words(row.generator, row.strategy, row.scorer or ABSENT), *(figure(row.accuracy.get(n)) for n in sizes))
-        for row in pack.selection
-    ]
-    header = ("generator", "strategy", "p from", *(f"N = {n}" for n in sizes))
+def selection(pack: PackReport) -> list[Table]:
+    """Accuracy by strategy and number of traces, a table a generator."""
     note = f"Expected accuracy with N traces a question; questions with fewer give all they have. {INTERVALS}"
-    return Table("Selection: accuracy by number of traces", header, rows, len(sizes), note)
+    found = []
+    for title, of in _by_generator("Selection by number of traces", pack.selection):
+        sizes = sorted({n for row in of for n in row.accuracy})
+        rows = [
+            (*words(row.strategy, row.scorer or ABSENT), *(figure(row.accuracy.get(n)) for n in sizes)) for row in of
+        ]
+        found.append(Table(title, ("strategy", "p from", *(f"N = {n}" for n in sizes)), rows, len(sizes), note))
+    return found
 
 
 def budget(found: Budget) -> Table:
@@ -222,13 +231,16 @@ def conduct(pack: PackReport) -> Table | None:
 
 def endings(pack: PackReport) -> Table | None:
     """Statuses and stop reasons, one column a scorer."""
-    statuses = dict.fromkeys(name for of in pack.conduct for name in of.statuses)
-    reasons = dict.fromkeys(name for of in pack.conduct for name in of.stop_reasons)
-    lines: list[tuple[str, Callable[[Conduct], str]]] = [
-        *((f"status {name}", lambda of, name=name: f"{of.statuses.get(name, 0):,}") for name in statuses),
-        *((f"ended by {name}", lambda of, name=name: f"{of.stop_reasons.get(name, 0):,}") for name in reasons),
+    lines = [
+        (f"{kind} {name}", _counted(field, name))
+        for field, kind in (("statuses", "status"), ("stop_reasons", "ended by"))
+        for name in dict.fromkeys(name for of in pack.conduct for name in getattr(of, field))
     ]
     return _by_scorer("Endings", pack.conduct, lines)
+
+
+def _counted(field: str, name: str) -> Callable[[Conduct], str]:
+    return lambda of: f"{getattr(of, field).get(name, 0):,}"
 
 
 def cost(pack: PackReport) -> Table | None:
@@ -280,9 +292,9 @@ def of_pack(pack: PackReport, *, most_failures: int = 20) -> list[Table]:
     found: list[Table | None] = [
         composition(pack),
         votes(pack),
-        verification(pack) if pack.verification else None,
+        *verification(pack),
         paired(pack.paired),
-        selection(pack),
+        *selection(pack),
         savings(pack.budgets),
         *(budget(one) for one in pack.budgets),
         conduct(pack),

@@ -93,7 +93,7 @@ def _judge(
     sample_seed: int, seeds: int, without_search: bool, retry_failed: bool,
 ) -> None:  # fmt: skip
     from eval.run import ResumeError
-    from eval.runfolder import RunFolder
+    from eval.runfolder import RunError, RunFolder
     from medverify.cli.evaluate_judging import Wanted, judge_packs, load
 
     if output is None:
@@ -114,7 +114,7 @@ def _judge(
     try:
         with mended_by_user():
             judge_packs(judge, settings, wanted, RunFolder(output))
-    except (OSError, ResumeError) as error:
+    except (OSError, ResumeError, RunError) as error:
         fail(str(error))
 
 
@@ -200,7 +200,7 @@ def _show(report: "Report") -> None:
 
     shown = [tables.overview(report)]
     for pack in report.packs:
-        shown += [tables.votes(pack), tables.verification(pack), tables.failures(pack.failures, 10)]
+        shown += [tables.votes(pack), *tables.verification(pack)[:1], tables.failures(pack.failures, 10)]
     for table in shown:
         if table is not None:
             out.print(_grid(table))

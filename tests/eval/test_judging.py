@@ -41,7 +41,8 @@ def test_seeds_share_a_judge_id_and_the_one_without_search_has_its_own() -> None
 @pytest.mark.parametrize("mode", ["free", "guided"])
 def test_without_search_nothing_is_searched_and_a_verdict_given(mode: str, tmp_path: Path) -> None:
     """Also where the policy asks for a search: the tool is off."""
-    engine = ScriptedEngine(lambda text: "1" if text.endswith("<answer>") else "<think>hm</think><search>x</search>")
+    asks = "<think>hm</think><search>x</search>"
+    engine = ScriptedEngine(lambda text: "1" if text.endswith("<answer>") else asks, lambda _: {"1": 0.6, "0": 0.2})
     prompt = load_prompt("judge" if mode == "free" else "guided")
     judge = Judge(engine, ThreeBooks(), prompt, mode, JudgeSettings())  # type: ignore[arg-type]
     silent = variants(judge.settings, without_search=True)[-1].of(judge)

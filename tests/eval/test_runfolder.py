@@ -65,3 +65,22 @@ def test_seconds_are_those_of_the_waves_that_stand(folder: RunFolder) -> None:
         file.write('{"file": "pack.jsonl", "sta')  # a kill
     assert folder.seconds_per_trace(journal, 6) == 36.0 / 6
     assert folder.seconds_per_trace(journal, 9) == 86.0 / 9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scorers": [RUN.scorers[0].model_copy(update={"judge_id": "k"})]}, "another judge"),
+        ({"traces": 3}, "begun with traces = 2, not 3"),
+        ({"questions": 5}, "begun with questions = None, not 5"),
+        ({"sample_seed": 1}, "begun with sample_seed = 0, not 1"),
+    ],
+)
+def test_a_folder_holds_one_run(folder: RunFolder, change: dict[str, object], message: str) -> None:
+    folder.write_run(RUN)
+    with pytest.raises(RunError, match=message):
+        folder.write_run(RUN.model_copy(update=change))
+    assert folder.read_run() == RUN
+    more = RUN.model_copy(update={"packs": [*RUN.packs, PackRun(name="more", prefix="/data/more")]})
+    folder.write_run(more)  # packs may be added
+    assert folder.read_run() == more

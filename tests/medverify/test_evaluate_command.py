@@ -105,7 +105,7 @@ def test_votes_of_the_packs_are_as_stated(cli: Cli, repository: Path, tmp_path: 
     assert cli("eval", prefix, "--no-judge", "-o", tmp_path).exit_code == 0
     votes = Report.model_validate_json((tmp_path / "report.json").read_bytes()).packs[0].votes[0]
     found = (votes.mean.value, votes.majority.value, votes.any_right.value)
-    assert found == pytest.approx(STATED[name], abs=0.0005)
+    assert found == pytest.approx(STATED[name], abs=0.0006)  # 44.5 of 99 is 0.44949: rounded twice it is 0.450
 
 
 def test_a_sample_of_questions_and_traces(cli: Cli, pack: Path, tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ import pytest
 from configs.settings import JudgeSettings, RetrievalSettings, Settings
 from eval.packs import LabelledCase
 from eval.rescore import cases_of, rescore
-from eval.run import ResumeError
-from eval.runfolder import RunFolder
+from eval.runfolder import RunError, RunFolder
 from medverify.cli.evaluate_judging import Wanted, judge_packs
 from retrieval.passage import Hit, Passage, UnavailableError
 from retrieval.textstore import TextStoreWriter
@@ -121,7 +120,7 @@ def test_another_judge_does_not_write_into_the_folder(settings: Settings, pack: 
     judge_packs(judge_of(settings.judge), settings, wanted(pack), folder)
     other = settings.judge.model_copy(update={"top_k": 1})
     before = (tmp_path / "run" / "run.json").read_bytes()
-    with pytest.raises(ResumeError, match="another judge"):
+    with pytest.raises(RunError, match="another judge"):
         judge_packs(judge_of(other), settings.model_copy(update={"judge": other}), wanted(pack), folder)
     assert (tmp_path / "run" / "run.json").read_bytes() == before
 
