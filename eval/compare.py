@@ -33,9 +33,7 @@ def compare(first: Path, second: Path) -> Comparison:
         PackError: a pack cannot be read.
     """
     one, other = _open(first), _open(second)
-    packs = [
-        _pack(name, one, other) for name in one.columns if name in other.columns and _shared(name, one, other)
-    ]
+    packs = [_pack(name, one, other) for name in one.columns if name in other.columns and _shared(name, one, other)]
     if not packs:
         raise RunError(f"{first} and {second} share no trace")
     return Comparison(first=_name(one, other), second=_name(other, one), packs=packs)

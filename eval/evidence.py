@@ -24,8 +24,8 @@ def unresolved(judgments: Iterable[Judgment], index: Iterable[Passage]) -> list[
     Memory goes with what was shown; the index is read once.
     """
     told: dict[Key, set[tuple[str, str]]] = {}
-    for passage in shown(judgments):
-        told.setdefault(key(passage), set()).add((passage.title, passage.text))
+    for seen in shown(judgments):
+        told.setdefault(key(seen), set()).add((seen.title, seen.text))
     for passage in index:
         if key(passage) in told and told[key(passage)] == {(passage.title, passage.text)}:
             del told[key(passage)]

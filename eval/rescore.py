@@ -24,7 +24,9 @@ def cases_of(run: Run, prefixes: Sequence[Path] = ()) -> dict[str, list[Labelled
     """
     moved = {prefix.name: prefix for prefix in prefixes}
     if unknown := set(moved) - {pack.name for pack in run.packs}:
-        raise RunError(f"the run has no pack {', '.join(sorted(unknown))}; it has {', '.join(p.name for p in run.packs)}")
+        raise RunError(
+            f"the run has no pack {', '.join(sorted(unknown))}; it has {', '.join(p.name for p in run.packs)}"
+        )
     places = {pack.name: moved.get(pack.name, Path(pack.prefix)) for pack in run.packs}
     return {
         name: sample_questions(read_pack(prefix, run.traces), run.questions, run.sample_seed)

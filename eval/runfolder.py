@@ -1,10 +1,10 @@
 """The folder of an evaluation: what ran, every judgment, the times it took.
 
-    run.json                            what ran: packs, judge, settings, seeds
-    judgments/PACK.jsonl                one judgment a line (`eval/run.py`); PACK.seed1.jsonl, PACK.without-search.jsonl
-    timings.jsonl                       seconds of each wave; judgments themselves carry no clock
-    evidence.json                       which passages that were shown are not in the index
-    report.json, .html, .md, figures/   what was found, made again from the above at any time
+run.json                            what ran: packs, judge, settings, seeds
+judgments/PACK.jsonl                one judgment a line (`eval/run.py`); PACK.seed1.jsonl, PACK.without-search.jsonl
+timings.jsonl                       seconds of each wave; judgments themselves carry no clock
+evidence.json                       which passages that were shown are not in the index
+report.json, .html, .md, figures/   what was found, made again from the above at any time
 """
 
 import json

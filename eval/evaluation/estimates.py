@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from eval.metrics import Estimate, Floats, bootstrap
 from eval.metrics.metric import share
 from eval.report.schema import Figure
@@ -23,8 +25,8 @@ def figure(estimate: Estimate) -> Figure:
 
 def mean_figure(values: Floats) -> Figure:
     """Mean over questions [Q], with its interval; questions without a value (NaN) are left out."""
-    known = values[values == values]
-    return ratio_figure(known, known * 0 + 1, [str(row) for row in range(len(known))])
+    known = values[~np.isnan(values)]
+    return ratio_figure(known, np.ones(len(known)), [str(row) for row in range(len(known))])
 
 
 def ratio_figure(parts: Floats, wholes: Floats, questions: Sequence[str]) -> Figure:

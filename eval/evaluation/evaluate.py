@@ -64,7 +64,9 @@ def evaluate(name: str, cases: Sequence[LabelledCase], judged: Sequence[Judged] 
         composition=_composition(plain),
         votes=[votes(plain.take(rows), group) for group, rows in groups.items()],
         verification=[
-            verification(plain.take(rows), group, scorer.take(rows)) for group, rows in groups.items() for scorer in scorers
+            verification(plain.take(rows), group, scorer.take(rows))
+            for group, rows in groups.items()
+            for scorer in scorers
         ],
         paired=[
             Paired(first=judges[0].name, second=other.name, rows=verification_differences(plain, judges[0], other))
@@ -76,10 +78,10 @@ def evaluate(name: str, cases: Sequence[LabelledCase], judged: Sequence[Judged] 
             for group, rows in groups.items()
             for row in selection_table(plain.take(rows), group, [scorer.take(rows) for scorer in scorers])
         ],
-        curves=[found for scorer in scorers if (found := curves(plain, scorer)) is not None],
+        curves=[drawn for scorer in scorers if (drawn := curves(plain, scorer)) is not None],
         budgets=budgets(plain, judges[:1]),
         conduct=[conduct(one.scorer, one.judgments, len(cases), one.missing_passages) for one in judged],
-        cost=[found for one in judged if (found := cost(one.scorer, one.judgments, one.seconds)) is not None],
+        cost=[paid for one in judged if (paid := cost(one.scorer, one.judgments, one.seconds)) is not None],
         agreement=agreement(by_seed),
         failures=[failure for one in judged for failure in failures(one.scorer, one.judgments)],
         examples=examples(cases, judged[0].judgments) if judged else [],
@@ -101,6 +103,10 @@ def _composition(columns: Columns) -> Composition:
         labelled=int((columns.labels != UNLABELLED).sum()),
         right=int((columns.labels == 1).sum()),
         unreadable=sum(answer is None for answer in columns.answers),
+        at_odds=sum(
+            label != UNLABELLED and gold is not None and label != int(answer == gold)
+            for label, answer, gold in zip(columns.labels.tolist(), columns.answers, columns.golds, strict=True)
+        ),
         without_gold=sum(gold is None for gold in golds.values()),
         generators=dict(Counter(name or UNNAMED for name in columns.generators)),
     )

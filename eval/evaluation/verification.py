@@ -42,7 +42,9 @@ def verification(columns: Columns, generator: str, scorer: Scorer) -> Verificati
         **{name: clustered_bootstrap(metric, labels, p, questions) for name, metric in _OF_ORDER.items()},
     }
     if scorer.is_judge:
-        figures |= {name: clustered_bootstrap(metric, labels, p, questions) for name, metric in _OF_PROBABILITIES.items()}
+        figures |= {
+            name: clustered_bootstrap(metric, labels, p, questions) for name, metric in _OF_PROBABILITIES.items()
+        }
     return Verification(
         scorer=scorer.name,
         generator=generator,

@@ -106,7 +106,14 @@ def _worth_drawing(rows: Sequence[Selection]) -> list[Selection]:
 def _scaling(axes: Any, rows: Sequence[Selection]) -> None:
     for row, (colour, marker) in zip(rows, _looks(), strict=False):
         name = f"{row.strategy}, {row.scorer}" if row.scorer else row.strategy
-        _line(axes, list(row.accuracy), [one.value for one in row.accuracy.values()], label=name, color=colour, marker=marker)
+        _line(
+            axes,
+            list(row.accuracy),
+            [one.value for one in row.accuracy.values()],
+            label=name,
+            color=colour,
+            marker=marker,
+        )
     _powers_of_two(axes, sorted({n for row in rows for n in row.accuracy}))
     axes.set_xlabel("traces a question (N)")
     axes.set_ylabel("accuracy")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from eval.report import tables
 from eval.report.page import plain
 from eval.report.schema import Report
+from eval.report.table import Table
 
 #: What foreign names must not do: end a cell, open a tag, an entity, a link or code.
 _ESCAPES = str.maketrans({character: f"\\{character}" for character in "\\|`*[]<>&"} | {"\n": " ", "\t": " "})
@@ -33,12 +34,12 @@ def render(report: Report, figures: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def document(title: str, found: Iterable[tables.Table]) -> str:
+def document(title: str, found: Iterable[Table]) -> str:
     """Tables under a title."""
     return "\n".join([f"# {_text(title)}", "", *(line for one in found for line in table(one))])
 
 
-def table(one: tables.Table) -> list[str]:
+def table(one: Table) -> list[str]:
     """The lines of one table, with its title before and its note behind it."""
     words = len(one.header) - one.numbers
     rule = "|".join([""] + ["---"] * words + ["---:"] * one.numbers + [""])

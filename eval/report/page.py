@@ -12,6 +12,7 @@ from importlib import resources
 
 from eval.report import palette, tables
 from eval.report.schema import Example, Report
+from eval.report.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Section:
     anchor: str
     title: str
     drawings: list[Drawing]
-    tables: list[tables.Table]
+    tables: list[Table]
     examples: list[Example]
 
 
@@ -64,7 +65,7 @@ def page(title: str, **parts: object) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = plain
     template = environment.from_string(resources.files("eval.report").joinpath("page.html.j2").read_text("utf-8"))
-    blank = {"judge": None, "overview": None, "sections": [], "tables": []}
+    blank: dict[str, object] = {"judge": None, "overview": None, "sections": [], "tables": []}
     styles = {"light": palette.variables(dark=False), "dark": palette.variables(dark=True)}
     return template.render(title=title, **(blank | styles | parts))
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 
 
 class _Part(BaseModel):
@@ -45,6 +45,9 @@ class Composition(_Part):
     labelled: int
     right: Annotated[int, Field(description="Traces with the right final answer.")]
     unreadable: Annotated[int, Field(description="Traces whose final answer cannot be read.")]
+    at_odds: Annotated[
+        int, Field(description="Traces whose label and answer disagree: metrics go by labels, selection by answers.")
+    ]
     without_gold: Annotated[int, Field(description="Questions whose right answer is unknown: left out of selection.")]
     generators: Annotated[dict[str, int], Field(description="Traces by who wrote them.")]
 

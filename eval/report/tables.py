@@ -1,7 +1,6 @@
 """The tables of a report, from its figures; the page, the Markdown and the terminal show the same ones."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from eval.report.schema import (
@@ -19,54 +18,19 @@ from eval.report.schema import (
     Selection,
     Verification,
 )
+from eval.report.table import ABSENT, Cell, Table, figure, number, share, words
 
-ABSENT = "—"
 _Of = TypeVar("_Of", Conduct, Cost)
 _Row = TypeVar("_Row", Verification, Selection)
 INTERVALS = "In brackets: 95 % intervals over questions."
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What one cell says; the interval stands apart, for it may be shown smaller."""
-
-    text: str
-    interval: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.text} {self.interval}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of equal length under a header; the first columns are words, `numbers` says how many at the end are not."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: list[tuple[Cell, ...]]
-    numbers: int
-    note: str = ""
-    wide: bool = False  # texts rather than figures
-
-
-def figure(value: Figure | None, digits: int = 3) -> Cell:
-    """A value with its interval, or a dash for one that is undefined."""
-    if value is None or value.value is None:
-        return Cell(ABSENT)
-    if value.low is None or value.high is None:
-        return Cell(f"{value.value:.{digits}f}")
-    return Cell(f"{value.value:.{digits}f}", f"[{value.low:.{digits}f}, {value.high:.{digits}f}]")
-
-
-def words(*texts: str) -> tuple[Cell, ...]:
-    """Cells of plain text."""
-    return tuple(Cell(text) for text in texts)
-
-
 def overview(report: Report) -> Table | None:
     """Strategies by packs and generators, each at the largest number of traces that all its questions have a share in."""
     columns = [
-        (pack, generator) for pack in report.packs for generator in dict.fromkeys(row.generator for row in pack.selection)
+        (pack, generator)
+        for pack in report.packs
+        for generator in dict.fromkeys(row.generator for row in pack.selection)
     ]
     if not columns:
         return None
@@ -101,10 +65,12 @@ def composition(pack: PackReport) -> Table:
         words("with a label", f"{of.labelled:,}"),
         words("right", f"{of.right:,}"),
         words("answer unreadable", f"{of.unreadable:,}"),
+        words("label and answer disagree", f"{of.at_odds:,}"),
         words("questions without a known answer", f"{of.without_gold:,}"),
         *(words(f"traces by {generator}", f"{count:,}") for generator, count in of.generators.items()),
     ]
-    return Table("What was measured on", ("", "count"), rows, 1)
+    note = "Mean and verification go by labels, votes and selection by answers; where the two disagree, so do their figures."
+    return Table("What was measured on", ("", "count"), rows, 1, note if of.at_odds else "")
 
 
 def votes(pack: PackReport) -> Table:
@@ -161,7 +127,7 @@ def comparison(found: Comparison) -> list[Table]:
 
 
 def _differences(row: Compared) -> tuple[Cell, ...]:
-    return (*words(_number(row.first), _number(row.second)), figure(row.difference), Cell(_number(row.p_value)))
+    return (*words(number(row.first), number(row.second)), figure(row.difference), Cell(number(row.p_value)))
 
 
 def selection(pack: PackReport) -> list[Table]:
@@ -198,13 +164,13 @@ def savings(found: Sequence[Budget]) -> Table | None:
         (
             *words(one.strategy, one.scorer or ABSENT, saving.against),
             figure(saving.times, 2),
-            Cell(_number(saving.samples, 2)),
+            Cell(number(saving.samples, 2)),
             figure(saving.accuracy),
         )
         for one in found
         for saving in one.savings
     ]
-    header = ("strategy", "p from", "against", "times fewer", "samples", "accuracy")
+    header = ("strategy", "p from", "against", "saving, times", "samples", "accuracy")
     note = f"At no less accuracy; a dash: that accuracy is not reached. {INTERVALS}"
     return Table("Savings of the adaptive budget", header, rows, 3, note) if rows else None
 
@@ -214,17 +180,17 @@ def conduct(pack: PackReport) -> Table | None:
     lines: Sequence[tuple[str, Callable[[Conduct], str]]] = (
         ("judged or tried", lambda of: f"{of.judgments:,}"),
         ("not come to yet", lambda of: f"{of.missing:,}"),
-        ("forced verdicts", lambda of: _share(of.forced)),
-        ("mean label mass", lambda of: _number(of.label_mass)),
-        ("turns a trace", lambda of: _number(of.turns, 2)),
-        ("searches a trace", lambda of: _number(of.searches_per_trace, 2)),
-        ("traces without a search", lambda of: _share(of.never_searched)),
-        ("searches that showed nothing", lambda of: _share(of.empty)),
-        ("searches asked before", lambda of: _share(of.repeated)),
-        ("passages a search", lambda of: _number(of.passages_per_search, 2)),
+        ("forced verdicts", lambda of: share(of.forced)),
+        ("mean label mass", lambda of: number(of.label_mass)),
+        ("turns a trace", lambda of: number(of.turns, 2)),
+        ("searches a trace", lambda of: number(of.searches_per_trace, 2)),
+        ("traces without a search", lambda of: share(of.never_searched)),
+        ("searches that showed nothing", lambda of: share(of.empty)),
+        ("searches asked before", lambda of: share(of.repeated)),
+        ("passages a search", lambda of: number(of.passages_per_search, 2)),
         ("passages left out for want of room", lambda of: f"{of.omitted:,}"),
-        ("passages well-formed", lambda of: _share(of.well_formed)),
-        ("passages found in the index", lambda of: _share(of.resolved)),
+        ("passages well-formed", lambda of: share(of.well_formed)),
+        ("passages found in the index", lambda of: share(of.resolved)),
     )
     return _by_scorer("Searches and evidence", pack.conduct, lines)
 
@@ -252,7 +218,7 @@ def cost(pack: PackReport) -> Table | None:
         ("tokens computed before decoding", lambda of: f"{of.prefilled_tokens:.0f}"),
         ("tokens from the cache", lambda of: f"{of.cached_tokens:.0f}"),
         ("searches", lambda of: f"{of.searches:.2f}"),
-        ("seconds", lambda of: _number(of.seconds, 2)),
+        ("seconds", lambda of: number(of.seconds, 2)),
     )
     return _by_scorer("Cost of one judged trace", pack.cost, lines)
 
@@ -268,10 +234,10 @@ def agreement(found: Agreement) -> Table:
     """How far seeds agree."""
     rows = [
         words("traces judged with every seed", f"{found.traces:,}"),
-        words("pairs of seeds with the same verdict", _share(found.verdicts)),
-        words("traces with one verdict from all", _share(found.unanimous)),
-        words("Fleiss' kappa", _number(found.kappa)),
-        words("mean standard deviation of p", _number(found.spread)),
+        words("pairs of seeds with the same verdict", share(found.verdicts)),
+        words("traces with one verdict from all", share(found.unanimous)),
+        words("Fleiss' kappa", number(found.kappa)),
+        words("mean standard deviation of p", number(found.spread)),
     ]
     title = f"Agreement over seeds {', '.join(map(str, found.seeds))}"
     return Table(title, ("", "value"), rows, 1)
@@ -304,11 +270,3 @@ def of_pack(pack: PackReport, *, most_failures: int = 20) -> list[Table]:
         failures(pack.failures, most_failures),
     ]
     return [table for table in found if table is not None]
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    return ABSENT if value is None else f"{value:.{digits}f}"
-
-
-def _share(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.1%}"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from configs.settings import Settings
     from eval.packs import LabelledCase
     from eval.report.schema import Report
-    from eval.report.tables import Table
+    from eval.report.table import Table
 
 _NEEDED = {"numpy": "numpy", "matplotlib": "matplotlib", "jinja2": "Jinja2"}
 

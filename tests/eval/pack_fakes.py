@@ -11,7 +11,12 @@ LETTERS = "ABCD"
 
 
 def labelled(
-    question: int, trace: int, answer: str | None = "A", gold: str | None = "A", generator: str = "model", text: str = ""
+    question: int,
+    trace: int,
+    answer: str | None = "A",
+    gold: str | None = "A",
+    generator: str = "model",
+    text: str = "",
 ) -> LabelledCase:
     case = Case(
         id=f"q{question}#{trace}",
@@ -22,7 +27,9 @@ def labelled(
     return LabelledCase(case, label, f"q{question}", generator, answer, gold)
 
 
-def pack(answers: Sequence[Sequence[str | None]], gold: str = "A", generators: Sequence[str] = ("model",)) -> list[LabelledCase]:
+def pack(
+    answers: Sequence[Sequence[str | None]], gold: str = "A", generators: Sequence[str] = ("model",)
+) -> list[LabelledCase]:
     """One question a row; the traces are dealt to the generators in turn."""
     return [
         labelled(question, trace, answer, gold, generators[trace % len(generators)])
@@ -48,7 +55,9 @@ def judgment(
         turns=2,
         format_score=None,
         detail=detail or ("no verdict within 600 s" if p is None else ""),
-        usage=Usage(prompt_tokens=100, policy_tokens=20, environment_tokens=30, prefilled_tokens=130, cached_tokens=400),
+        usage=Usage(
+            prompt_tokens=100, policy_tokens=20, environment_tokens=30, prefilled_tokens=130, cached_tokens=400
+        ),
         latency_ms=None,
         seed=0,
         case_digest=of.case.digest,
@@ -57,7 +66,9 @@ def judgment(
 
 
 def passage(id: str = "p1", rank: int = 1, **fields: str) -> EvidencePassage:
-    return EvidencePassage(**{"id": id, "title": "Title", "text": "Text.", "corpus": "c", **fields}, score=0.5, rank=rank)
+    return EvidencePassage(
+        **{"id": id, "title": "Title", "text": "Text.", "corpus": "c", **fields}, score=0.5, rank=rank
+    )
 
 
 def search(query: str, *passages: EvidencePassage, omitted: int = 0) -> Search:

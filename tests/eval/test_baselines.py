@@ -19,7 +19,9 @@ def test_answer_frequency_is_the_share_of_the_letter_in_the_pack() -> None:
 
 def test_shorter_traces_are_trusted_more_and_equal_ones_alike() -> None:
     p = length(COLUMNS, TEXTS)
-    assert p.tolist() == pytest.approx([1 - 3 / 7, 1 - 4.5 / 7, 1 - 5.5 / 7, 1 - 1.5 / 7, 1 - 3 / 7, 1 - 6.5 / 7, 1 - 0.5 / 7])
+    assert p.tolist() == pytest.approx(
+        [1 - 3 / 7, 1 - 4.5 / 7, 1 - 5.5 / 7, 1 - 1.5 / 7, 1 - 3 / 7, 1 - 6.5 / 7, 1 - 0.5 / 7]
+    )
 
 
 def test_random_follows_from_the_trace_alone() -> None:
@@ -34,7 +36,10 @@ def test_random_follows_from_the_trace_alone() -> None:
 @pytest.mark.parametrize("name", BASELINES)
 def test_no_baseline_sees_the_gold_answer(name: str) -> None:
     blind = Columns(
-        **{field: getattr(COLUMNS, field) for field in ("questions", "traces", "generators", "answers", "p", "verdicts")},
+        **{
+            field: getattr(COLUMNS, field)
+            for field in ("questions", "traces", "generators", "answers", "p", "verdicts")
+        },
         golds=["D"] * len(COLUMNS),
         labels=1 - COLUMNS.labels,
     )

@@ -13,7 +13,9 @@ from eval.runfolder import PackRun, Run, RunError, RunFolder, ScorerRun
 CASES = pack([["A", "A", "B"], ["B", "A", "B"], ["A", "C", "B"], ["B", "B", "A"]])
 
 
-def run_folder(path: Path, cases: Sequence[LabelledCase], p: Sequence[float | None], model: str = "m", judged: bool = True) -> Path:
+def run_folder(
+    path: Path, cases: Sequence[LabelledCase], p: Sequence[float | None], model: str = "m", judged: bool = True
+) -> Path:
     path.mkdir(parents=True)
     prefix = write_pack(path / "pack", cases)
     folder = RunFolder(path)

@@ -63,7 +63,8 @@ def test_failures_are_listed_with_their_reason() -> None:
 
 def by_seed(*rows: list[float | None]) -> dict[int, Columns]:
     return {
-        seed: join(CASES, [judgment(one, p) for one, p in zip(CASES, row, strict=True)]) for seed, row in enumerate(rows)
+        seed: join(CASES, [judgment(one, p) for one, p in zip(CASES, row, strict=True)])
+        for seed, row in enumerate(rows)
     }
 
 
@@ -76,7 +77,9 @@ def test_agreement_over_seeds() -> None:
     assert found.unanimous == pytest.approx(2 / 3)
     chance = (4 / 9) ** 2 + (5 / 9) ** 2
     assert found.kappa == pytest.approx((7 / 9 - chance) / (1 - chance))
-    assert found.spread == pytest.approx(np.mean([np.std([0.9, 0.7, 0.8]), np.std([0.1, 0.1, 0.4]), np.std([0.9, 0.1, 0.1])]))
+    assert found.spread == pytest.approx(
+        np.mean([np.std([0.9, 0.7, 0.8]), np.std([0.1, 0.1, 0.4]), np.std([0.9, 0.1, 0.1])])
+    )
 
 
 def test_agreement_needs_two_seeds_and_a_trace() -> None:

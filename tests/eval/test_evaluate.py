@@ -1,5 +1,7 @@
 """All figures of a pack, on packs small enough to count by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pack_fakes import judgment, pack
@@ -96,7 +98,11 @@ def test_a_pack_by_one_author_has_one_group() -> None:
 
 
 def test_seeds_are_put_together_and_the_judge_without_search_stands_apart() -> None:
-    judged = [Judged("judge", 0, ORACLE), Judged("judge, seed 1", 1, FOOLED), Judged("judge without search", None, FOOLED)]
+    judged = [
+        Judged("judge", 0, ORACLE),
+        Judged("judge, seed 1", 1, FOOLED),
+        Judged("judge without search", None, FOOLED),
+    ]
     report = evaluate("pack", PLAIN, judged)
     scorers = list(dict.fromkeys(row.scorer for row in report.verification))
     assert scorers[:3] == ["judge", "vote of 2 seeds", "judge without search"]
@@ -138,12 +144,18 @@ def test_the_adaptive_budget_stands_beside_fixed_numbers(oracle: PackReport) -> 
 
 def test_questions_without_a_known_answer_are_left_out_of_selection() -> None:
     unknown = pack([["A", "B"]])
-    unknown = [one.__class__(one.case, None, one.question_id, one.generator, one.answer, None) for one in unknown]
+    unknown = [replace(one, label=None, gold=None) for one in unknown]
     report = evaluate("pack", unknown)
     assert report.composition.without_gold == 1
     assert report.votes[0].majority.value is None
     assert report.selection == []
     assert report.budgets == []
+
+
+def test_labels_that_their_answers_contradict_are_counted() -> None:
+    odd = [*PLAIN[:3], replace(PLAIN[3], answer=None), replace(PLAIN[4], label=0)]
+    assert evaluate("pack", PLAIN).composition.at_odds == 0
+    assert evaluate("pack", odd).composition.at_odds == 2
 
 
 def test_nothing_to_evaluate() -> None:

@@ -56,7 +56,11 @@ def test_without_search_nothing_is_searched_and_a_verdict_given(mode: str, tmp_p
 def test_judging_goes_on_where_it_stopped_and_times_what_it_does(tmp_path: Path) -> None:
     path, timings, found = tmp_path / "j.jsonl", list[Timing](), list[int]()
     whole = into(path, timings=timings)
-    assert [(one.file, one.start, one.count) for one in timings] == [("j.jsonl", 0, 3), ("j.jsonl", 3, 3), ("j.jsonl", 6, 2)]
+    assert [(one.file, one.start, one.count) for one in timings] == [
+        ("j.jsonl", 0, 3),
+        ("j.jsonl", 3, 3),
+        ("j.jsonl", 6, 2),
+    ]
     assert all(one.seconds > 0 for one in timings)
     content = path.read_bytes()
     path.write_bytes(b"".join(content.splitlines(keepends=True)[:4]))

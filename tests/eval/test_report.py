@@ -13,6 +13,7 @@ from eval.evaluation.evaluate import Judged, evaluate
 from eval.packs import LabelledCase
 from eval.report import figures, markdown, page, palette, tables
 from eval.report.schema import Figure, JudgeFacts, Report
+from eval.report.table import ABSENT, figure
 from eval.report.write import file_name, write_report
 
 EVIL = '<script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>\u202e\x1b[31m&amp;'
@@ -126,13 +127,13 @@ def test_the_page_says_what_the_json_holds(report: Report, reader: Reader) -> No
     cells = {" ".join(cell.split()) for cell in reader.cells}
     shown: list[Figure] = []
     for of in read.packs:
-        shown += [figure for row in of.votes for figure in (row.mean, row.majority, row.any_right)]
-        shown += [figure for row in of.verification for figure in row.figures.values()]
-        shown += [figure for row in of.selection for figure in row.accuracy.values()]
+        shown += [one for row in of.votes for one in (row.mean, row.majority, row.any_right)]
+        shown += [one for row in of.verification for one in row.figures.values()]
+        shown += [one for row in of.selection for one in row.accuracy.values()]
         shown += [row.difference for pair in of.paired for row in pair.rows]
         shown += [point.accuracy for budget in of.budgets for point in budget.points]
     assert len(shown) > 100
-    assert {str(tables.figure(figure)) for figure in shown} <= cells
+    assert {str(figure(one)) for one in shown} <= cells
     expected = [
         " ".join(page.plain(text).split())
         for table in [tables.overview(read), *tables.of_pack(read.packs[0])]
@@ -189,4 +190,4 @@ def test_a_report_with_nothing_defined_can_be_drawn(tmp_path: Path) -> None:
     found = evaluate("pack", cases, [Judged("judge", 0, judged)])
     assert set(figures.figures(found)) <= FIGURES
     write_report(tmp_path, Report(judge=None, packs=[found]))
-    assert tables.ABSENT in (tmp_path / "report.md").read_text("utf-8")
+    assert ABSENT in (tmp_path / "report.md").read_text("utf-8")

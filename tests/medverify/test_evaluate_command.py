@@ -21,14 +21,33 @@ STATED = {
     "medmcqa_dev1000_n9": (0.493, 0.596, 0.926),
     "pubmedqa_other500_ctx": (0.727, 0.788, 0.892),
 }
-TRACES = [("q0", "A"), ("q0", "A"), ("q0", "B"), ("q1", "B"), ("q1", "A"), ("q1", None), ("q2", "B"), ("q2", "B"), ("q2", "B")]
+TRACES = [
+    ("q0", "A"),
+    ("q0", "A"),
+    ("q0", "B"),
+    ("q1", "B"),
+    ("q1", "A"),
+    ("q1", None),
+    ("q2", "B"),
+    ("q2", "B"),
+    ("q2", "B"),
+]
 
 
 def write(prefix: Path) -> Path:
     """Three questions of three traces; the right answer is A throughout."""
-    questions = [{"id": f"q{i}", "question": f"Q{i}?", "options": {"A": "a", "B": "b"}, "answer": "A"} for i in range(3)]
+    questions = [
+        {"id": f"q{i}", "question": f"Q{i}?", "options": {"A": "a", "B": "b"}, "answer": "A"} for i in range(3)
+    ]
     traces = [
-        {"qid": qid, "trace_id": f"{qid}#{i}", "reasoning": f"So {answer}.", "pred": answer, "gold": "A", "generator": "m"}
+        {
+            "qid": qid,
+            "trace_id": f"{qid}#{i}",
+            "reasoning": f"So {answer}.",
+            "pred": answer,
+            "gold": "A",
+            "generator": "m",
+        }
         | {"trace_label": None if answer is None else int(answer == "A")}
         for i, (qid, answer) in enumerate(TRACES)
     ]
@@ -136,7 +155,8 @@ def test_scores_are_made_again_where_torch_is_not_installed(run_folder: Path, en
         "from medverify.cli import main\n"
         f"sys.argv = ['medverify', 'eval', '--rescore', '-o', {str(run_folder)!r}]\nmain()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=environment)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 1, done.stderr
     assert (run_folder / "report.html").exists()
 

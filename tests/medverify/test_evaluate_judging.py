@@ -57,7 +57,10 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    rows = [{"qid": f"q{i // 3}", "trace_id": f"t{i}", "reasoning": f"r{i}", "trace_label": i % 2, "pred": "AB"[i % 2]} for i in range(6)]
+    rows = [
+        {"qid": f"q{i // 3}", "trace_id": f"t{i}", "reasoning": f"r{i}", "trace_label": i % 2, "pred": "AB"[i % 2]}
+        for i in range(6)
+    ]
     questions = [{"id": f"q{i}", "question": "Q?", "options": {"A": "a", "B": "b"}, "answer": "B"} for i in range(2)]
     for part, lines in (("questions", questions), ("traces", rows)):
         (tmp_path / f"mine.{part}.jsonl").write_text("\n".join(map(json.dumps, lines)))
