@@ -14,7 +14,7 @@ from eval.spending import Simulation, simulate
 from verifier.budget import predicted
 from verifier.selection import Strategy
 
-LOSS = 0.01  # of accuracy that choosing a threshold may cost
+LOSS = 0.01  # of accuracy that choosing where to stop may cost
 _FOLDS = 5
 _RULE = (
     "Traces are drawn one after another until the chance that the leading answer still leads at the end, "
@@ -44,25 +44,25 @@ def _budget(strategy: Strategy, scorer: str, found: Simulation, savings: list[Sa
     if accuracy_TQ.shape[1] >= _FOLDS:
         policy = cross_fit(found, LOSS, folds=_FOLDS)
         chosen = Saving(
-            against=f"the same vote; threshold chosen on other questions, for {LOSS:g} less accuracy than N = {most}",
+            against=f"the same vote; stop chosen on other questions, for {LOSS:g} less accuracy than N = {most}",
             times=figure(policy_saving(found.fixed, policy)),
             samples=float(policy.curve.spent_TQ.mean()),
             accuracy=mean_figure(policy.curve.accuracy_TQ[0]),
         )
         savings = [*savings, chosen]
-    rows = np.unique(np.linspace(0, len(spent_T) - 1, _POINTS).round().astype(np.int64))
-    thresholds = [float(threshold) for threshold in found.thresholds_T]
+    unlimited = [row for row, stop in enumerate(found.stops) if stop.limit == most]  # but for what a question has
+    kept = np.unique(np.linspace(0, len(unlimited) - 1, _POINTS).round().astype(np.int64)).tolist()
     return Budget(
         strategy=strategy.value,
         scorer=scorer,
         rule=_RULE,
         points=[
             BudgetPoint(
-                threshold=thresholds[row] if np.isfinite(thresholds[row]) else None,
+                threshold=found.stops[row].threshold if np.isfinite(found.stops[row].threshold) else None,
                 samples=round(float(spent_T[row]), 6),
                 accuracy=mean_figure(accuracy_TQ[row]),
             )
-            for row in rows
+            for row in (unlimited[place] for place in kept)
         ],
         fixed={n: mean_figure(found.fixed.accuracy_TQ[n - 1]) for n in sizes(most)},
         savings=savings,

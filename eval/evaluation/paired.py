@@ -10,6 +10,7 @@ from eval.evaluation.scorers import Scorer
 from eval.evaluation.selection import every_trace, gathered, judged_by
 from eval.metrics import (
     Difference,
+    Floats,
     Metric,
     accuracy,
     auprc,
@@ -20,6 +21,8 @@ from eval.metrics import (
     resample,
     smooth_ece,
 )
+from eval.metrics.intervals import Statistic
+from eval.metrics.metric import weighted_mean
 from eval.report.schema import Compared
 from eval.scaling import scaling
 from verifier.selection import Strategy
@@ -57,13 +60,16 @@ def selection_differences(columns: Columns, first: Scorer, second: Scorer) -> li
     one, other = (scaling(judged_by(known, scorer), [most], _STRATEGIES) for scorer in (first, second))
     found = []
     for strategy in _STRATEGIES:
-        gain_Q = one[strategy][0] - other[strategy][0]
-        resampled = resample(lambda weights, gain=gain_Q: weights @ gain / weights.sum(axis=1), known.questions)
+        resampled = resample(_mean_of(one[strategy][0] - other[strategy][0]), known.questions)
         difference = Difference(
             float(one[strategy][0].mean()), float(other[strategy][0].mean()), resampled.interval(), resampled.p_value()
         )
         found.append(_compared(f"{strategy.value}, N = {most}", difference))
     return found
+
+
+def _mean_of(values_Q: Floats) -> Statistic:
+    return lambda weights_SQ: weighted_mean(values_Q, weights_SQ)
 
 
 def _compared(name: str, found: Difference) -> Compared:

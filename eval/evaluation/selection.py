@@ -30,7 +30,7 @@ def votes(columns: Columns, generator: str) -> Votes:
         generator=generator,
         mean=ratio_figure(right, np.ones(len(right)), columns.questions),
         majority=mean_figure(accuracy_at(Strategy.MAJORITY, batch, every)),
-        any_right=mean_figure(any_right_at(batch, every)),
+        any_right=mean_figure(any_right_at(batch.right, batch.counts, every)),
     )
 
 
@@ -50,7 +50,7 @@ def selection_table(columns: Columns, generator: str, scorers: Iterable[Scorer])
             strategies = _OF_A_JUDGE if scorer.is_judge else (Strategy.BEST,)
             curves = scaling(judged_by(known, scorer), wanted, strategies)
             rows += [(strategy.value, scorer.name, curves[strategy]) for strategy in strategies]
-    rows.append((ANY_RIGHT, "", np.stack([any_right_at(batch, n) for n in wanted])))
+    rows.append((ANY_RIGHT, "", np.stack([any_right_at(batch.right, batch.counts, n) for n in wanted])))
     return [
         Selection(
             strategy=strategy,
@@ -75,7 +75,7 @@ def judged_by(known: Gathered, scorer: Scorer) -> Candidates:
 
 def every_trace(batch: Candidates) -> int:
     """The most traces that any question has; 0 without questions."""
-    return batch.answers_QM.shape[1]
+    return int(batch.answers_QM.shape[1])
 
 
 def sizes(most: int) -> list[int]:

@@ -70,7 +70,8 @@ def figures(pack: PackReport) -> dict[str, tuple[str, str]]:
         )
     if pack.budgets:
         drawn["budget"] = (
-            "Accuracy against traces drawn a question, on average: stopping when the answer is safe, beside fixed numbers.",
+            "Accuracy against traces drawn a question, on average: stopping when the answer is safe, beside fixed numbers. "
+            "Star: where to stop was chosen on other questions.",
             _svg("budget", lambda axes: _budgets(axes, pack.budgets)),
         )
     return drawn
@@ -173,6 +174,10 @@ def _budgets(axes: Any, found: Iterable[Budget]) -> None:
         _line(axes, samples, accuracy, label=f"{name}, adaptive", **look)
         fixed = [figure.value for figure in one.fixed.values()]
         _line(axes, list(one.fixed), fixed, label=f"{name}, fixed", fillstyle="none", linestyle=":", **look)
+        for saving in one.savings:
+            if saving.samples is not None and saving.accuracy is not None:
+                place = [saving.samples], [saving.accuracy.value]
+                axes.plot(*place, "*", color=colour, markersize=11, label=f"{name}, chosen")
     _powers_of_two(axes, sorted({n for one in found for n in one.fixed}))
     axes.set_xlabel("traces drawn a question, on average")
     axes.set_ylabel("accuracy")
