@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.precision import native_bfloat16
+from retrieval import unpadded
 from retrieval.encoder_spec import Arithmetic, EncoderSpec, pinned
 from retrieval.exact_scores import Vectors as Vectors  # noqa: PLC0414 - what encoders give, for who uses them
 from retrieval.model_loader import Loaded, load_model, pick_device
@@ -19,6 +20,9 @@ from retrieval.passage import EncoderError, Passage
 # OpenMP threads that wait by spinning make every step tens of times slower beside a busy neighbour. OpenMP reads this
 # once, when torch is first imported, hence here and not where torch is used.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+_QUERIES_TOGETHER = 64  # more at once are not faster
 
 
 class Encoder(Protocol):
@@ -48,11 +52,20 @@ class Encoder(Protocol):
 
 
 @dataclass(frozen=True)
+class _Batch:
+    """Texts that are computed together, the longest first."""
+
+    rows: NDArray[np.int64]  # which texts
+    inputs: Mapping[str, NDArray[np.int64]]  # [rows, tokens] padded, or [1, all tokens]
+    runs: Sequence[unpadded.Run] = ()  # where the texts are in the single row; empty if padded
+
+
+@dataclass(frozen=True)
 class _Tokens:
     """Texts ready for the model."""
 
     texts: Sequence[str]  # as given, for messages
-    batches: Sequence[tuple[NDArray[np.int64], Mapping[str, NDArray[np.int64]]]]  # rows of `texts`, padded inputs
+    batches: Sequence[_Batch]
 
 
 class TransformerEncoder:
@@ -85,7 +98,7 @@ class TransformerEncoder:
             passage_dir = query_dir
         self._query_dir, self._passage_dir = query_dir, passage_dir
         self._device, self._batch_size, self._precision = device, batch_size, precision
-        self._sides: dict[tuple[Path, str], Loaded] = {}
+        self._sides: dict[tuple[Path, str, bool], Loaded] = {}
         query_model = pinned(spec.query_model, query_dir, "query_model")
         if passage_dir is None:
             if not spec.passage_model.digest:
@@ -117,7 +130,7 @@ class TransformerEncoder:
         Raises:
             EncoderError: the model cannot be loaded, does not fit the recipe, or gives NaN or infinity.
         """
-        side = self._side(self._query_dir, "float32")
+        side = self._side(self._query_dir, "float32", queries=True)
         return self._compute(side, self._tokenise(side, [(query,) for query in queries], self._spec.query_max_tokens))
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
@@ -155,22 +168,21 @@ class TransformerEncoder:
         """Tokenise texts of one or two segments, and put similar lengths together so that little padding is computed."""
         if not segments:
             return _Tokens([], [])
-        columns = [list(column) for column in zip(*segments, strict=True)]
-        encoded = side.tokenizer(*columns, truncation=True, max_length=max_tokens)
+        encoded = side.tokenizer(*map(list, zip(*segments, strict=True)), truncation=True, max_length=max_tokens)
         lengths = np.fromiter(map(len, encoded["input_ids"]), dtype=np.int64, count=len(segments))
         order = np.argsort(-lengths, kind="stable")  # the longest first: what does not fit into memory shows at once
-        batches = [order[start : start + self._batch_size] for start in range(0, len(order), self._batch_size)]
+        flat = side.model.config._attn_implementation == unpadded.ATTENTION
+        size = _QUERIES_TOGETHER if flat else self._batch_size
         padding = {"input_ids": side.tokenizer.pad_token_id, "token_type_ids": side.tokenizer.pad_token_type_id}
-        return _Tokens(
-            [segment[-1] for segment in segments],
-            [
-                (
-                    rows,
-                    {name: _padded([ids[row] for row in rows], padding.get(name, 0)) for name, ids in encoded.items()},
-                )
-                for rows in batches
-            ],
-        )
+        batches = []
+        for rows in (order[start : start + size] for start in range(0, len(order), size)):
+            columns = {name: [ids[row] for row in rows] for name, ids in encoded.items()}
+            if flat:
+                batches.append(_Batch(rows, _concatenated(columns), unpadded.runs(lengths[rows])))
+            else:
+                inputs = {name: _padded(column, padding.get(name, 0)) for name, column in columns.items()}
+                batches.append(_Batch(rows, inputs))
+        return _Tokens([segment[-1] for segment in segments], batches)
 
     def _compute(self, side: Loaded, tokens: _Tokens) -> Vectors:
         """Run the model over every batch: float32 [n, dim]. Results are fetched at the end: a GPU is never waited for."""
@@ -179,25 +191,34 @@ class TransformerEncoder:
         vectors = np.empty((len(tokens.texts), self._spec.dim), dtype=np.float32)
         computed = []
         with torch.inference_mode():
-            for _, arrays in tokens.batches:
-                batch = {name: torch.from_numpy(array).to(side.model.device) for name, array in arrays.items()}
-                pooled = _pool(side.model(**batch).last_hidden_state, batch["attention_mask"], self._spec.pooling)
+            for batch in tokens.batches:
+                inputs = {name: torch.from_numpy(array).to(side.model.device) for name, array in batch.inputs.items()}
+                if batch.runs:
+                    hidden = side.model(**inputs, unpadded=batch.runs).last_hidden_state[0]
+                    parts = [_pool(part, None, self._spec.pooling) for part in unpadded.split(hidden, batch.runs)]
+                    pooled = torch.cat(parts)
+                else:
+                    pooled = _pool(side.model(**inputs).last_hidden_state, inputs["attention_mask"], self._spec.pooling)
                 computed.append(torch.nn.functional.normalize(pooled, dim=-1) if self._spec.normalize else pooled)
-        for (rows, _), pooled in zip(tokens.batches, computed, strict=True):
-            vectors[rows] = pooled.cpu().numpy()
+        for batch, pooled in zip(tokens.batches, computed, strict=True):
+            vectors[batch.rows] = pooled.cpu().numpy()
         finite = np.isfinite(vectors).all(axis=1)
         if not finite.all():
             text = tokens.texts[int(np.argmin(finite))]
             raise EncoderError(f"encoder {self._spec.name}: NaN or infinity for {text!r:.80}")
         return vectors
 
-    def _side(self, folder: Path, precision: str) -> Loaded:
-        if (folder, precision) not in self._sides:
-            self._sides[folder, precision] = self._load(folder, precision)
-        return self._sides[folder, precision]
+    def _side(self, folder: Path, precision: str, *, queries: bool = False) -> Loaded:
+        key = (folder, precision, queries)
+        if key not in self._sides:
+            self._sides[key] = self._load(folder, precision, queries=queries)
+        return self._sides[key]
 
-    def _load(self, folder: Path, precision: str) -> Loaded:
+    def _load(self, folder: Path, precision: str, *, queries: bool) -> Loaded:
         side = load_model(folder, "none", pick_device(self._device), precision)
+        if queries and side.model.config.model_type == "bert":  # whose attention knows no positions
+            unpadded.register()
+            side.model.set_attn_implementation(unpadded.ATTENTION)
         config = side.model.config
         longest = max(self._spec.query_max_tokens, self._spec.passage_max_tokens)
         if config.hidden_size != self._spec.dim or config.max_position_embeddings < longest:
@@ -217,11 +238,24 @@ def use_gpu_of(rank: int) -> None:
 
 
 def _pool(hidden: Any, mask: Any, pooling: Literal["cls", "mean"]) -> Any:
-    """Reduce hidden [n, tokens, dim] to float32 [n, dim]; mask [n, tokens] is 0 at padding."""
+    """Reduce hidden [n, tokens, dim] to float32 [n, dim]; mask [n, tokens] is 0 at padding, None if there is none."""
     if pooling == "cls":
         return hidden[:, 0].float()
+    if mask is None:
+        return hidden.float().mean(dim=1)
     weights = mask.unsqueeze(-1).float()
     return (hidden.float() * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _concatenated(columns: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, NDArray[np.int64]]:
+    """The tokens of all texts as one row, with each token's place in its text; what is left out says which are padding."""
+    inputs = {
+        name: np.concatenate([np.asarray(ids, dtype=np.int64) for ids in column])[None]
+        for name, column in columns.items()
+        if name != "attention_mask"
+    }
+    inputs["position_ids"] = np.concatenate([np.arange(len(ids)) for ids in columns["input_ids"]])[None]
+    return inputs
 
 
 def _padded(rows: Sequence[Sequence[int]], filler: int) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ transformers = pytest.importorskip("transformers")
 
 WORDS = ["fever", "cough", "warfarin", "inhibits", "vitamin", "k", "aspirin", "gout", "dose", "mg"]
 TINY = MEDCPT.model_copy(update={"dim": 32})
+QUERIES = ["warfarin vitamin k", "fever", "gout dose aspirin mg fever cough", "cough " * 100]
 PASSAGES = [
     Passage(id="1", title="warfarin", text="warfarin inhibits vitamin k"),
     Passage(id="2", title="", text="fever cough"),
@@ -78,10 +79,9 @@ def test_presets_are_the_published_recipes() -> None:
 
 
 def test_medcpt_queries_are_the_cls_vector_of_the_query_model(medcpt: TransformerEncoder, query_dir: Path) -> None:
-    queries = ["warfarin vitamin k", "fever", "gout dose aspirin mg fever cough", "cough " * 100]
-    vectors = medcpt.encode_queries(queries)
+    vectors = medcpt.encode_queries(QUERIES)
     assert (vectors.dtype, vectors.shape) == (np.float32, (4, 32))
-    for query, vector in zip(queries, vectors, strict=True):
+    for query, vector in zip(QUERIES, vectors, strict=True):
         np.testing.assert_allclose(vector, direct(query_dir, query, max_length=64)[0], atol=1e-5)
     assert (np.abs(np.linalg.norm(vectors, axis=1) - 1) > 0.1).all()  # never normalised
 
@@ -90,6 +90,36 @@ def test_medcpt_queries_are_cut_at_64_tokens(medcpt: TransformerEncoder) -> None
     kept = "cough " * 62  # and [CLS], [SEP]
     same, longer = medcpt.encode_queries([kept, kept + "warfarin " * 50])
     np.testing.assert_allclose(same, longer, atol=1e-6)
+
+
+def test_queries_of_all_lengths_are_computed_each_for_itself(query_dir: Path) -> None:
+    """More than are computed at once, with lengths that recur and lengths that do not, in a mixed order."""
+    encoder = TransformerEncoder(MINILM_L6.model_copy(update={"dim": 32}), query_dir, device="cpu")
+    queries = [" ".join((WORDS * 4)[start : start + 1 + 7 * start % 23]) for start in range(70)]
+    for query, vector in zip(queries, encoder.encode_queries(queries), strict=True):
+        mean = direct(query_dir, query, max_length=256).mean(axis=0)
+        np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
+
+
+def test_models_whose_attention_may_know_positions_are_computed_with_padding(query_dir: Path, tmp_path: Path) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(query_dir)
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]  # this model knows no segments
+    tokenizer.save_pretrained(tmp_path)
+    config = transformers.MPNetConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        initializer_range=0.5,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    torch.manual_seed(3)
+    transformers.MPNetModel(config).save_pretrained(tmp_path)
+    encoder = TransformerEncoder(MINILM_L6.model_copy(update={"dim": 32}), tmp_path, device="cpu")
+    for query, vector in zip(QUERIES, encoder.encode_queries(QUERIES), strict=True):
+        mean = direct(tmp_path, query, max_length=256).mean(axis=0)
+        np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
 
 
 def test_medcpt_passages_are_title_and_text_as_a_pair(medcpt: TransformerEncoder, passage_dir: Path) -> None:
