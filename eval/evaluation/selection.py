@@ -22,15 +22,20 @@ _NOT_A_CHOICE = "self-consistency"
 
 
 def votes(columns: Columns, generator: str) -> Votes:
-    """Mean over traces, majority and any right over questions with a known answer, all traces taken."""
-    batch = gathered(columns).candidates
+    """Mean over traces, majority and any right over questions with a known answer, all traces taken.
+
+    Mean and any right go by the labels, for an answer may be readable to who labelled it alone; votes have only answers.
+    """
+    known = gathered(columns)
+    batch = known.candidates
     every = max(every_trace(batch), 1)
     right = (columns.labels == 1).astype(np.float64)
+    right_QM = known.spread(right) == 1
     return Votes(
         generator=generator,
         mean=ratio_figure(right, np.ones(len(right)), columns.questions),
         majority=mean_figure(accuracy_at(Strategy.MAJORITY, batch, every)),
-        any_right=mean_figure(any_right_at(batch.right, batch.counts, every)),
+        any_right=mean_figure(any_right_at(right_QM, batch.counts, every)),
     )
 
 

@@ -69,7 +69,7 @@ def composition(pack: PackReport) -> Table:
         words("questions without a known answer", f"{of.without_gold:,}"),
         *(words(f"traces by {generator}", f"{count:,}") for generator, count in of.generators.items()),
     ]
-    note = "Mean and verification go by labels, votes and selection by answers; where the two disagree, so do their figures."
+    note = "Mean, any right and verification go by labels, votes and selection by answers: where these disagree, figures differ."
     return Table("What was measured on", ("", "count"), rows, 1, note if of.at_odds else "")
 
 
