@@ -7,6 +7,7 @@ from medverify.cli import (
     calibrate,
     compress,
     demo,
+    evaluate,
     index,
     index_build,
     index_eval,
@@ -48,6 +49,7 @@ app.command()(search.search)
 app.command()(serve.serve)
 app.command()(score.score)
 app.command()(calibrate.calibrate)
+app.command("eval")(evaluate.evaluate)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 app.command()(inspect.schema)

@@ -1,0 +1,44 @@
+"""Who has an opinion about the traces: the judge, its votes over seeds, the judge without search, the baselines."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eval.baselines import BASELINES, verdicts
+from eval.columns import NOT_JUDGED, Columns
+from eval.metrics import Floats, Labels
+from verifier.selection import combine_judgments
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """One opinion on each of N traces."""
+
+    name: str
+    p: Floats  # float64 [N] in 0 … 1; NaN: none
+    verdicts: Labels  # int64 [N]; -1: none
+    is_judge: bool  # else a baseline, whose p is an order more than a probability
+
+    def take(self, rows: Labels) -> "Scorer":
+        """Its opinion on some of the traces."""
+        return replace(self, p=self.p[rows], verdicts=self.verdicts[rows])
+
+
+def judge_vote(by_seed: Mapping[int, Columns]) -> Scorer:
+    """The judgments of all seeds as one: mean p, verdict of the majority; those that failed have no part in it."""
+    p_SN = np.stack([columns.p for columns in by_seed.values()])
+    verdicts_SN = np.stack([columns.verdicts for columns in by_seed.values()])
+    p, decided = np.full(p_SN.shape[1], np.nan), np.full(p_SN.shape[1], NOT_JUDGED, dtype=np.int64)
+    for row in range(p_SN.shape[1]):
+        judged = verdicts_SN[:, row] != NOT_JUDGED
+        mean, verdict = combine_judgments(p_SN[judged, row].tolist(), verdicts_SN[judged, row].tolist())
+        if mean is not None and verdict is not None:
+            p[row], decided[row] = mean, verdict
+    return Scorer(f"vote of {len(by_seed)} seeds", p, decided, is_judge=True)
+
+
+def baselines(columns: Columns, texts: Sequence[str]) -> list[Scorer]:
+    """All baselines on the same traces, whose texts these are."""
+    found = [(name, opinion(columns, texts)) for name, opinion in BASELINES.items()]
+    return [Scorer(name, p, verdicts(p), is_judge=False) for name, p in found]

@@ -1,0 +1,86 @@
+"""The judges that one evaluation runs, and one of them over a pack: the configured judge, other seeds, no search."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from configs.settings import JudgeSettings
+from eval.run import Journal, judge_waves
+from eval.runfolder import Timing
+from verifier.judge import Judge
+from verifier.types import Case, Judgment
+
+JUDGE, WITHOUT_SEARCH = "judge", "judge without search"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A judge as it is set for one pass over the packs."""
+
+    scorer: str
+    suffix: str  # of its files
+    settings: JudgeSettings
+
+    def of(self, judge: Judge) -> Judge:
+        """The same engine, index and prompt with these settings."""
+        return Judge(judge.engine, judge.retriever, judge.prompt, judge.mode, self.settings)
+
+
+def variants(settings: JudgeSettings, seeds: int = 1, *, without_search: bool = False) -> list[Variant]:
+    """The configured judge first; then the seeds that follow its own; then the one that may not search."""
+    first = settings.sampling.seed
+    made = [Variant(JUDGE, "", settings)]
+    for seed in range(first + 1, first + seeds):
+        sampling = settings.sampling.model_copy(update={"seed": seed})
+        changed = settings.model_copy(update={"sampling": sampling})
+        made.append(Variant(f"{JUDGE}, seed {seed}", f".seed{seed}", changed))
+    if without_search:
+        made.append(Variant(WITHOUT_SEARCH, ".without-search", _without_search(settings)))
+    return made
+
+
+def _without_search(settings: JudgeSettings) -> JudgeSettings:
+    """Guided judges never begin a search; free ones that ask for one are made to answer, if `force_verdict` is on."""
+    return settings.model_copy(
+        update={
+            "limits": settings.limits.model_copy(update={"max_searches": 0}),
+            "guided": settings.guided.model_copy(update={"min_searches": 0, "max_searches": 0}),
+        }
+    )
+
+
+async def judge_into(
+    path: Path,
+    judge: Judge,
+    cases: Sequence[Case],
+    *,
+    retry_failed: bool = False,
+    on_found: Callable[[int], object] = lambda _: None,
+    on_timing: Callable[[Timing], object] = lambda _: None,
+) -> list[Judgment]:
+    """Judge the cases into a file, from wherever it stands.
+
+    Args:
+        path: the file; `eval.run.Journal` says what is promised of it.
+        judge: who judges.
+        cases: all of them, those that have been judged included.
+        retry_failed: go back to the first wave that an outage or a deadline hit.
+        on_found: told how many of the cases had been judged before.
+        on_timing: told how long each wave took, once it is on the disk.
+
+    Raises:
+        ResumeError: the file holds something else.
+        OSError: it cannot be written.
+    """
+    with Journal(path) as journal:
+        judgments = list(journal.resume(judge, cases, retry_failed=retry_failed))
+        on_found(len(judgments))
+        started = time.perf_counter()
+        async for wave in judge_waves(judge, cases, len(judgments)):
+            journal.append(wave)
+            ended = time.perf_counter()
+            on_timing(Timing(file=path.name, start=len(judgments), count=len(wave), seconds=ended - started))
+            started = ended
+            judgments += wave
+    return judgments

@@ -1,0 +1,1 @@
+"""What an evaluation found, and how it is shown: tables, figures, one HTML page, Markdown."""

@@ -1,0 +1,272 @@
+"""The tables of a report, from its figures; the page, the Markdown and the terminal show the same ones."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from eval.report.schema import (
+    Agreement,
+    Budget,
+    Compared,
+    Comparison,
+    Conduct,
+    Cost,
+    Failure,
+    Figure,
+    PackReport,
+    Paired,
+    Report,
+    Selection,
+    Verification,
+)
+from eval.report.table import ABSENT, Cell, Table, figure, number, share, words
+
+_Of = TypeVar("_Of", Conduct, Cost)
+_Row = TypeVar("_Row", Verification, Selection)
+INTERVALS = "In brackets: 95 % intervals over questions."
+
+
+def overview(report: Report) -> Table | None:
+    """Strategies by packs and generators, each at the largest number of traces that all its questions have a share in."""
+    columns = [
+        (pack, generator)
+        for pack in report.packs
+        for generator in dict.fromkeys(row.generator for row in pack.selection)
+    ]
+    if not columns:
+        return None
+    names = dict.fromkeys((row.strategy, row.scorer) for pack in report.packs for row in pack.selection)
+    rows = []
+    for strategy, scorer in names:
+        cells = [_at_most_traces(pack.selection, strategy, scorer, generator) for pack, generator in columns]
+        rows.append((*words(strategy, scorer or ABSENT), *map(figure, cells)))
+    header = ("strategy", "p from", *(_column(pack, generator) for pack, generator in columns))
+    note = f"Accuracy of the answers picked. N: traces a question. {INTERVALS}"
+    return Table("Selection: strategies by generators", header, rows, len(columns), note)
+
+
+def _column(pack: PackReport, generator: str) -> str:
+    most = max(n for row in pack.selection if row.generator == generator for n in row.accuracy)
+    return f"{pack.name}, {generator}, N = {most}"
+
+
+def _at_most_traces(rows: Iterable[Selection], strategy: str, scorer: str, generator: str) -> Figure | None:
+    for row in rows:
+        if (row.strategy, row.scorer, row.generator) == (strategy, scorer, generator):
+            return row.accuracy[max(row.accuracy)]
+    return None
+
+
+def composition(pack: PackReport) -> Table:
+    """What was measured on."""
+    of = pack.composition
+    rows = [
+        words("questions", f"{of.questions:,}"),
+        words("traces", f"{of.traces:,}"),
+        words("with a label", f"{of.labelled:,}"),
+        words("right", f"{of.right:,}"),
+        words("answer unreadable", f"{of.unreadable:,}"),
+        words("label and answer disagree", f"{of.at_odds:,}"),
+        words("questions without a known answer", f"{of.without_gold:,}"),
+        *(words(f"traces by {generator}", f"{count:,}") for generator, count in of.generators.items()),
+    ]
+    note = "Mean, any right and verification go by labels, votes and selection by answers: where these disagree, figures differ."
+    return Table("What was measured on", ("", "count"), rows, 1, note if of.at_odds else "")
+
+
+def votes(pack: PackReport) -> Table:
+    """The traces without a judge."""
+    rows = [(Cell(row.generator), *map(figure, (row.mean, row.majority, row.any_right))) for row in pack.votes]
+    note = f"Unreadable traces count as wrong; tied answers share their vote. {INTERVALS}"
+    return Table("Votes without a judge", ("generator", "mean", "majority", "any right"), rows, 3, note)
+
+
+def verification(pack: PackReport) -> list[Table]:
+    """How well each scorer tells right traces from wrong ones, a table a generator."""
+    names = tuple(dict.fromkeys(name for row in pack.verification for name in row.figures))
+    note = f"Traces: judged and with a label. {INTERVALS}"
+    found = []
+    for title, of in _by_generator("Verification", pack.verification):
+        rows = [
+            (*words(row.scorer, f"{row.traces:,}"), *(figure(row.figures.get(name)) for name in names)) for row in of
+        ]
+        found.append(Table(title, ("scorer", "traces", *names), rows, 1 + len(names), note))
+    return found
+
+
+def _by_generator(title: str, rows: Sequence[_Row]) -> list[tuple[str, list[_Row]]]:
+    """The rows of each generator with a title, which names it where there are several."""
+    names = list(dict.fromkeys(row.generator for row in rows))
+    return [
+        (f"{title}, {name}" if len(names) > 1 else title, [row for row in rows if row.generator == name])
+        for name in names
+    ]
+
+
+def paired(found: Sequence[Paired]) -> Table | None:
+    """The judge beside each other scorer."""
+    rows = [(*words(one.first, one.second, row.name), *_differences(row)) for one in found for row in one.rows]
+    header = ("scorer", "beside", "figure", "first", "second", "difference", "p-value")
+    note = f"On the traces that both have judged. p-value: two-sided, of no difference. {INTERVALS}"
+    return Table("Differences on the same traces", header, rows, 4, note) if rows else None
+
+
+def comparison(found: Comparison) -> list[Table]:
+    """Two runs, a table a pack."""
+    header = ("figure", found.first, found.second, "difference", "p-value")
+    return [
+        Table(
+            pack.name,
+            header,
+            [(Cell(row.name), *_differences(row)) for row in pack.rows],
+            4,
+            f"{pack.traces:,} traces of {pack.questions:,} questions in both runs, {pack.judged:,} judged by both. "
+            f"Difference: first minus second. p-value: two-sided, of no difference. {INTERVALS}",
+        )
+        for pack in found.packs
+    ]
+
+
+def _differences(row: Compared) -> tuple[Cell, ...]:
+    return (*words(number(row.first), number(row.second)), figure(row.difference), Cell(number(row.p_value)))
+
+
+def selection(pack: PackReport) -> list[Table]:
+    """Accuracy by strategy and number of traces, a table a generator."""
+    note = f"Expected accuracy with N traces a question; questions with fewer give all they have. {INTERVALS}"
+    found = []
+    for title, of in _by_generator("Selection by number of traces", pack.selection):
+        sizes = sorted({n for row in of for n in row.accuracy})
+        rows = [
+            (*words(row.strategy, row.scorer or ABSENT), *(figure(row.accuracy.get(n)) for n in sizes)) for row in of
+        ]
+        found.append(Table(title, ("strategy", "p from", *(f"N = {n}" for n in sizes)), rows, len(sizes), note))
+    return found
+
+
+def budget(found: Budget) -> Table:
+    """Samples spent and accuracy: the adaptive rule, then fixed numbers of traces with the same vote."""
+    rows = [
+        (
+            *words("adaptive", "no early stop" if point.threshold is None else f"{point.threshold:.4g}"),
+            Cell(f"{point.samples:.2f}"),
+            figure(point.accuracy),
+        )
+        for point in found.points
+    ]
+    rows += [(*words("fixed", ABSENT, f"{n}"), figure(accuracy)) for n, accuracy in found.fixed.items()]
+    title = f"Budget: {found.strategy}{f' with p from {found.scorer}' if found.scorer else ''}"
+    return Table(title, ("spending", "threshold", "samples", "accuracy"), rows, 2, f"{found.rule} {INTERVALS}")
+
+
+def savings(found: Sequence[Budget]) -> Table | None:
+    """How many times fewer traces adaptive spending needs."""
+    rows = [
+        (
+            *words(one.strategy, one.scorer or ABSENT, saving.against),
+            figure(saving.times, 2),
+            Cell(number(saving.samples, 2)),
+            figure(saving.accuracy),
+        )
+        for one in found
+        for saving in one.savings
+    ]
+    header = ("strategy", "p from", "against", "saving, times", "samples", "accuracy")
+    note = f"At no less accuracy; a dash: that accuracy is not reached. {INTERVALS}"
+    return Table("Savings of the adaptive budget", header, rows, 3, note) if rows else None
+
+
+def conduct(pack: PackReport) -> Table | None:
+    """Searches, evidence and endings, one column a scorer."""
+    lines: Sequence[tuple[str, Callable[[Conduct], str]]] = (
+        ("judged or tried", lambda of: f"{of.judgments:,}"),
+        ("not come to yet", lambda of: f"{of.missing:,}"),
+        ("forced verdicts", lambda of: share(of.forced)),
+        ("mean label mass", lambda of: number(of.label_mass)),
+        ("turns a trace", lambda of: number(of.turns, 2)),
+        ("searches a trace", lambda of: number(of.searches_per_trace, 2)),
+        ("traces without a search", lambda of: share(of.never_searched)),
+        ("searches that showed nothing", lambda of: share(of.empty)),
+        ("searches asked before", lambda of: share(of.repeated)),
+        ("passages a search", lambda of: number(of.passages_per_search, 2)),
+        ("passages left out for want of room", lambda of: f"{of.omitted:,}"),
+        ("passages well-formed", lambda of: share(of.well_formed)),
+        ("passages found in the index", lambda of: share(of.resolved)),
+    )
+    return _by_scorer("Searches and evidence", pack.conduct, lines)
+
+
+def endings(pack: PackReport) -> Table | None:
+    """Statuses and stop reasons, one column a scorer."""
+    lines = [
+        (f"{kind} {name}", _counted(field, name))
+        for field, kind in (("statuses", "status"), ("stop_reasons", "ended by"))
+        for name in dict.fromkeys(name for of in pack.conduct for name in getattr(of, field))
+    ]
+    return _by_scorer("Endings", pack.conduct, lines)
+
+
+def _counted(field: str, name: str) -> Callable[[Conduct], str]:
+    return lambda of: f"{getattr(of, field).get(name, 0):,}"
+
+
+def cost(pack: PackReport) -> Table | None:
+    """What a judged trace costs, one column a scorer."""
+    lines: Sequence[tuple[str, Callable[[Cost], str]]] = (
+        ("prompt tokens", lambda of: f"{of.prompt_tokens:.0f}"),
+        ("tokens written", lambda of: f"{of.policy_tokens:.0f}"),
+        ("tokens of evidence and tags", lambda of: f"{of.environment_tokens:.0f}"),
+        ("tokens computed before decoding", lambda of: f"{of.prefilled_tokens:.0f}"),
+        ("tokens from the cache", lambda of: f"{of.cached_tokens:.0f}"),
+        ("searches", lambda of: f"{of.searches:.2f}"),
+        ("seconds", lambda of: number(of.seconds, 2)),
+    )
+    return _by_scorer("Cost of one judged trace", pack.cost, lines)
+
+
+def _by_scorer(title: str, scorers: Sequence[_Of], lines: Sequence[tuple[str, Callable[[_Of], str]]]) -> Table | None:
+    if not scorers:
+        return None
+    rows = [words(name, *(line(of) for of in scorers)) for name, line in lines]
+    return Table(title, ("", *(of.scorer for of in scorers)), rows, len(scorers))
+
+
+def agreement(found: Agreement) -> Table:
+    """How far seeds agree."""
+    rows = [
+        words("traces judged with every seed", f"{found.traces:,}"),
+        words("pairs of seeds with the same verdict", share(found.verdicts)),
+        words("traces with one verdict from all", share(found.unanimous)),
+        words("Fleiss' kappa", number(found.kappa)),
+        words("mean standard deviation of p", number(found.spread)),
+    ]
+    title = f"Agreement over seeds {', '.join(map(str, found.seeds))}"
+    return Table(title, ("", "value"), rows, 1)
+
+
+def failures(found: Sequence[Failure], most: int) -> Table | None:
+    """The first so many that were not judged."""
+    if not found:
+        return None
+    rows = [words(one.scorer, one.trace, one.status, one.stop_reason, one.detail) for one in found[:most]]
+    header = ("scorer", "trace", "status", "ended by", "detail")
+    note = f"The first {most} of {len(found):,}; report.json has all." if len(found) > most else ""
+    return Table("Not judged", header, rows, 0, note, wide=True)
+
+
+def of_pack(pack: PackReport, *, most_failures: int = 20) -> list[Table]:
+    """All tables of a pack, in order."""
+    found: list[Table | None] = [
+        composition(pack),
+        votes(pack),
+        *verification(pack),
+        paired(pack.paired),
+        *selection(pack),
+        savings(pack.budgets),
+        *(budget(one) for one in pack.budgets),
+        conduct(pack),
+        endings(pack),
+        cost(pack),
+        agreement(pack.agreement) if pack.agreement else None,
+        failures(pack.failures, most_failures),
+    ]
+    return [table for table in found if table is not None]

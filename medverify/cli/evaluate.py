@@ -1,0 +1,216 @@
+"""`medverify eval`: judge packs, and report how good the judge is and what its choices are worth."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from medverify.cli.common import (
+    NOT_JUDGED,
+    OK,
+    ConfigOption,
+    ModelOption,
+    SetOption,
+    err,
+    fail,
+    mended_by_user,
+    out,
+    settings_from,
+)
+from medverify.cli.render import plain
+
+if TYPE_CHECKING:
+    from configs.settings import Settings
+    from eval.packs import LabelledCase
+    from eval.report.schema import Report
+    from eval.report.table import Table
+
+_NEEDED = {"numpy": "numpy", "matplotlib": "matplotlib", "jinja2": "Jinja2"}
+
+
+def evaluate(
+    packs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Packs: each the PREFIX of .questions.jsonl and .traces.jsonl.", metavar="PACK"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder of the run: judgments and report; the same command continues it."),
+    ] = None,
+    traces: Annotated[int | None, typer.Option(min=1, help="The first so many traces of each question.")] = None,
+    questions: Annotated[int | None, typer.Option(min=1, help="A sample of so many whole questions a pack.")] = None,
+    sample_seed: Annotated[int, typer.Option(min=0, help="Which sample.")] = 0,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Judge each trace with so many seeds, from judge.sampling.seed on.")
+    ] = 1,
+    without_search: Annotated[
+        bool, typer.Option("--without-search", help="Judge once more with searching switched off, as a baseline.")
+    ] = False,
+    no_judge: Annotated[bool, typer.Option("--no-judge", help="Judge nothing: votes and baselines only.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Judge again from the first case that an outage or a deadline hit.")
+    ] = False,
+    rescore: Annotated[
+        bool, typer.Option("--rescore", help="Make the report of -o again from what is kept there; loads no model.")
+    ] = False,
+    compare: Annotated[
+        tuple[Path, Path] | None, typer.Option(metavar="RUN_A RUN_B", help="Compare two runs on the traces they share.")
+    ] = None,
+    config: ConfigOption = None,
+    model: ModelOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Judge packs and report on the judge: verification, selection, calibration, searches, cost, baselines beside it.
+
+    The folder gets every judgment, report.html, report.md, report.json and figures. It can be killed at any moment and goes on
+    with the same command. `--rescore` needs neither model nor index; `--compare` puts two runs side by side.
+
+    Exit code: 0 all judged; 1 some could not be judged (they are listed); 2 bad input.
+    """
+    _check_installed()
+    if compare is not None:
+        _compare(compare, output)
+    elif rescore:
+        _rescore(output, packs or [])
+    elif not packs:
+        fail("name a pack: the PREFIX of its .questions.jsonl and .traces.jsonl")
+    elif no_judge:
+        _without_judge(packs, output, traces, questions, sample_seed)
+    else:
+        _judge(
+            packs, output, traces=traces, questions=questions, sample_seed=sample_seed, seeds=seeds,
+            without_search=without_search, retry_failed=retry_failed,
+            settings=settings_from(config, overrides, model).settings,
+        )  # fmt: skip
+        _rescore(output, packs)
+
+
+def _judge(
+    packs: list[Path], output: Path | None, *, settings: "Settings", traces: int | None, questions: int | None,
+    sample_seed: int, seeds: int, without_search: bool, retry_failed: bool,
+) -> None:  # fmt: skip
+    from eval.run import ResumeError
+    from eval.runfolder import RunError, RunFolder
+    from medverify.cli.evaluate_judging import Wanted, judge_packs, load
+
+    if output is None:
+        fail("name the folder of the run with -o: every judgment is kept there")
+    if seeds > 1 and settings.judge.sampling.temperature == 0:
+        err.print("judge.sampling.temperature is 0: all seeds will say the same", style="yellow")
+    wanted = Wanted(
+        prefixes={path.name: path for path in packs},
+        cases=_read(packs, traces, questions, sample_seed),
+        traces=traces,
+        questions=questions,
+        sample_seed=sample_seed,
+        seeds=seeds,
+        without_search=without_search,
+        retry_failed=retry_failed,
+    )
+    judge = load(settings)
+    try:
+        with mended_by_user():
+            judge_packs(judge, settings, wanted, RunFolder(output))
+    except (OSError, ResumeError, RunError) as error:
+        fail(str(error))
+
+
+def _check_installed() -> None:
+    absent = [name for module, name in _NEEDED.items() if find_spec(module) is None]
+    if absent:  # told now rather than after a night of judging
+        fail(f"not installed: {', '.join(absent)}. Mend it with: pip install 'medverify[eval]'")
+
+
+def _read(
+    packs: list[Path], traces: int | None, questions: int | None, sample_seed: int
+) -> dict[str, "list[LabelledCase]"]:
+    from eval.packs import PackError, read_pack
+    from eval.sample import sample_questions
+
+    cases = {}
+    for path in packs:
+        if path.name in cases:
+            fail(f"two packs are called {path.name}: their judgments would be kept in one file")
+        try:
+            cases[path.name] = sample_questions(read_pack(path, traces), questions, sample_seed)
+        except (PackError, OSError) as error:
+            fail(str(error))
+        if not cases[path.name]:
+            fail(f"{path}: no trace to evaluate")
+    return cases
+
+
+def _without_judge(
+    packs: list[Path], output: Path | None, traces: int | None, questions: int | None, sample_seed: int
+) -> None:
+    from eval.evaluation.evaluate import evaluate as measure
+    from eval.report.schema import Report
+    from eval.report.write import write_report
+
+    cases = _read(packs, traces, questions, sample_seed)
+    with mended_by_user():
+        report = Report(judge=None, packs=[measure(name, found) for name, found in cases.items()])
+        if output is not None:
+            err.print(f"report: {write_report(output, report)[0]}", highlight=False, markup=False)
+    _show(report)
+
+
+def _rescore(output: Path | None, packs: list[Path]) -> None:
+    from eval.packs import PackError
+    from eval.report.write import write_report
+    from eval.rescore import cases_of, rescore
+    from eval.runfolder import RunFolder
+
+    if output is None:
+        fail("name the folder of the run with -o")
+    folder = RunFolder(output)
+    try:
+        run = folder.read_run()
+        report = rescore(folder, run, cases_of(run, packs))
+        page, *_ = write_report(output, report)
+    except (OSError, PackError, ValueError) as error:
+        fail(str(error))
+    _show(report)
+    err.print(f"report: {page}", highlight=False, markup=False)
+    unjudged = any(pack.failures or any(of.missing for of in pack.conduct) for pack in report.packs)
+    raise typer.Exit(NOT_JUDGED if unjudged else OK)
+
+
+def _compare(runs: tuple[Path, Path], output: Path | None) -> None:
+    from eval.compare import compare, write_comparison
+    from eval.packs import PackError
+    from eval.report.tables import comparison
+
+    try:
+        found = compare(*runs)
+        if output is not None:
+            err.print(f"comparison: {write_comparison(output, found)}", highlight=False, markup=False)
+    except (OSError, PackError, ValueError) as error:
+        fail(str(error))
+    for table in comparison(found):
+        out.print(_grid(table))
+
+
+def _show(report: "Report") -> None:
+    """What fits a terminal; the report has the rest."""
+    from eval.report import tables
+
+    shown = [tables.overview(report)]
+    for pack in report.packs:
+        shown += [tables.votes(pack), *tables.verification(pack)[:1], tables.failures(pack.failures, 10)]
+    for table in shown:
+        if table is not None:
+            out.print(_grid(table))
+
+
+def _grid(table: "Table") -> Grid:
+    grid = Grid(title=escape(table.title), caption=escape(plain(table.note)), header_style="bold", title_justify="left")
+    for place, name in enumerate(table.header):
+        is_number = place >= len(table.header) - table.numbers
+        grid.add_column(escape(plain(name)), justify="right" if is_number else "left", overflow="fold")
+    for row in table.rows:
+        grid.add_row(*(escape(plain(str(cell))) for cell in row))
+    return grid

@@ -1,0 +1,126 @@
+"""The judging that `medverify eval` does: a judge and its variants over all packs, into the folder of the run."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from configs.settings import STARTER, Settings
+from eval.judging import WITHOUT_SEARCH, Variant, judge_into, variants
+from eval.runfolder import Evidence, PackRun, Run, RunFolder, ScorerRun, Timing, settings_of
+from medverify import __version__
+from medverify.cli.common import mended_by_user, quiet_libraries, waiting
+from medverify.cli.judging_progress import JudgingProgress
+from verifier.types import Judgment
+
+if TYPE_CHECKING:
+    from eval.packs import LabelledCase
+    from retrieval.passage import Passage
+    from verifier.judge import Judge
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be judged, and how often."""
+
+    prefixes: Mapping[str, Path]  # of the packs, by name
+    cases: Mapping[str, Sequence["LabelledCase"]]  # chosen from them
+    traces: int | None
+    questions: int | None
+    sample_seed: int
+    seeds: int = 1
+    without_search: bool = False
+    retry_failed: bool = False
+
+
+def load(settings: Settings) -> "Judge":
+    """The judge that the settings name, set to give the same numbers in every run; or the end, with a message."""
+    with mended_by_user(), waiting("starting") as status:
+        quiet_libraries()
+        from medverify.assemble import load_judge
+
+        return load_judge(settings, status.update, reproducible=True)
+
+
+def judge_packs(judge: "Judge", settings: Settings, wanted: Wanted, folder: RunFolder) -> None:
+    """Judge everything that is not judged yet, and keep all that a report needs.
+
+    Raises:
+        RunError, ResumeError: the folder holds judgments of another run.
+        OSError: the folder cannot be written.
+    """
+    folder.create()
+    todo = variants(settings.judge, wanted.seeds, without_search=wanted.without_search)
+    folder.write_run(_run(judge, settings, todo, wanted))
+    judgments = asyncio.run(_judge_all(judge, todo, wanted, folder))
+    if not settings.retrieval.index.startswith(("http://", "https://")):  # what a server holds cannot be looked into
+        _look_up(settings.index_folder, judge.retriever.digest, judgments, folder)
+
+
+async def _judge_all(judge: "Judge", todo: Sequence[Variant], wanted: Wanted, folder: RunFolder) -> list[Judgment]:
+    judgments = list[Judgment]()
+    await judge.warm_up()
+    with JudgingProgress(len(todo) * sum(map(len, wanted.cases.values()))) as progress:
+
+        def timed(timing: Timing) -> None:
+            folder.add_timing(timing)
+            progress.judged(timing.count)
+
+        for name, cases in wanted.cases.items():
+            for variant in todo:
+                judgments += await judge_into(
+                    folder.journal(name, variant.suffix),
+                    variant.of(judge),
+                    [labelled.case for labelled in cases],
+                    retry_failed=wanted.retry_failed,
+                    on_found=progress.found,
+                    on_timing=timed,
+                )
+    await judge.aclose()
+    return judgments
+
+
+def _look_up(index: Path, digest: str, judgments: Sequence[Judgment], folder: RunFolder) -> None:
+    """See that the passages shown are in the index."""
+    from eval.evidence import unresolved
+
+    with waiting("looking up the passages"):
+        folder.write_evidence(Evidence(index=digest, unresolved=unresolved(judgments, _passages(index))))
+
+
+def _passages(index: Path) -> Iterator["Passage"]:
+    from retrieval.textstore import TextStore
+
+    with TextStore(index) as texts:
+        yield from (texts.get(row) for row in range(len(texts)))
+
+
+def _run(judge: "Judge", settings: Settings, todo: Sequence[Variant], wanted: Wanted) -> Run:
+    from eval.report.schema import JudgeFacts
+
+    place = settings.retrieval.index
+    return Run(
+        medverify=__version__,
+        packs=[PackRun(name=name, prefix=str(path.resolve())) for name, path in wanted.prefixes.items()],
+        traces=wanted.traces,
+        questions=wanted.questions,
+        sample_seed=wanted.sample_seed,
+        scorers=[
+            ScorerRun(
+                scorer=variant.scorer,
+                suffix=variant.suffix,
+                judge_id=variant.of(judge).judge_id,
+                seed=variant.settings.sampling.seed,
+            )
+            for variant in todo
+        ],
+        judge=JudgeFacts(
+            model=Path(settings.judge.model).name,
+            mode=judge.mode,
+            judge_id=judge.judge_id,
+            index=place if place == STARTER or "://" in place else Path(place).name,
+            seeds=[variant.settings.sampling.seed for variant in todo if variant.scorer != WITHOUT_SEARCH],
+        ),
+        settings=settings_of({"judge": settings.judge.model_dump(), "retrieval": settings.retrieval.model_dump()}),
+    )
