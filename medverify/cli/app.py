@@ -3,6 +3,7 @@
 import typer
 
 from medverify.cli import (
+    attack,
     bench,
     compress,
     demo,
@@ -46,6 +47,7 @@ app.command()(verify.verify)
 app.command()(search.search)
 app.command()(serve.serve)
 app.command()(score.score)
+app.command()(attack.attack)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 app.command()(inspect.schema)
