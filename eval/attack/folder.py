@@ -22,7 +22,9 @@ def prepare(folder: Path, attacks: Sequence[Attack]) -> Path:
     path, content = folder / "attacks.jsonl", "".join(map(_line, attacks))
     if path.exists():
         if path.read_text(encoding="utf-8") != content:
-            raise ResumeError(f"{path} holds other attacks than these. Name another folder with -o, or move this one away.")
+            raise ResumeError(
+                f"{path} holds other attacks than these. Name another folder with -o, or move this one away."
+            )
     else:
         _write(path, content)
     return folder / "judgments.jsonl"

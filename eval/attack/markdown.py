@@ -72,14 +72,20 @@ def markdown(report: AttackReport) -> str:
     """The whole report."""
     lines = ["# Attacks on a judge", "", *(f"- {note}" for note in notes(report)), "", _line(COLUMNS)]
     lines += [_line(["---"] * len(COLUMNS)), *(_line(cells) for cells in rows(report)), ""]
-    lines += ["False passes: judged 1 though wrong or never to pass. False rejections: judged 0 though right. Flips: against the"]
-    lines += ["judgment of the trace that was attacked. Added passes: verdict less that of the same wrong trace before."]
+    lines += [
+        "False passes: judged 1 though wrong or never to pass. False rejections: judged 0 though right. Flips: against the"
+    ]
+    lines += [
+        "judgment of the trace that was attacked. Added passes: verdict less that of the same wrong trace before."
+    ]
     lines += ["", "## Families", "", *(f"- **{family.family}**: {family.says}." for family in report.families)]
     if report.worst:
         lines += ["", "## Largest shifts in the attacker's direction"]
     for shift in report.worst:
         lines += ["", f"### {shift.id}", ""]
-        lines += [f"{shift.trace_id}: p(1) {shift.clean_p:.3f} → {shift.p:.3f}, expected {shift.expected}, judged {shift.verdict}"]
+        lines += [
+            f"{shift.trace_id}: p(1) {shift.clean_p:.3f} → {shift.p:.3f}, expected {shift.expected}, judged {shift.verdict}"
+        ]
         lines += ["", *(f"    {line}" for line in shift.text.splitlines())]
     return "\n".join(lines) + "\n"
 

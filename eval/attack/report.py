@@ -36,7 +36,9 @@ class FamilyReport(_Part):
     false_rejections: Rate  # judged 0, of those that must not be
     flips_to_1: Rate  # of those whose base was judged 0, where the label stays the base's
     flips_to_0: Rate  # of those whose base was judged 1, where the label stays the base's
-    added_passes: Mean  # verdict less the base's, over wrong traces: what the attack adds to the false passes of the judge
+    added_passes: (
+        Mean  # verdict less the base's, over wrong traces: what the attack adds to the false passes of the judge
+    )
     shift: Mean  # p(1) less the base's
     shift_of_wrong: Mean  # the same over bases with label 0
     shift_of_right: Mean  # the same over bases with label 1
@@ -124,7 +126,9 @@ def measure(
     missing = [attack.id for attack in attacks if attack.id not in by_id and attack.case() is not None]
     judges = {judgment.judge_id for judgment in by_id.values()}
     if missing or len(judges) != 1:
-        raise ValueError(f"no judgment of {', '.join(missing[:3])}" if missing else f"{len(judges)} judges; expected one")
+        raise ValueError(
+            f"no judgment of {', '.join(missing[:3])}" if missing else f"{len(judges)} judges; expected one"
+        )
     clean = {a.base.number: by_id[a.id] for a in attacks if a.family == CLEAN.name}
     all_judged = [_Judged(attack, by_id.get(attack.id), clean.get(attack.base.number)) for attack in attacks]
     used = [family for name, family in FAMILIES.items() if any(attack.family == name for attack in attacks)]

@@ -33,9 +33,7 @@ class AttackedJudge:
         max_together: cases of a wave; as many as the engine takes if None.
         """
         self._judge = judge
-        self._poisoned = {
-            attack.id: _poisoned(judge, attack.poison) for attack in attacks if attack.poison is not None
-        }
+        self._poisoned = {attack.id: _poisoned(judge, attack.poison) for attack in attacks if attack.poison is not None}
         self.judge_id = judge.judge_id
         self.seed = judge.seed
         self.max_together = min(max_together or judge.max_together, judge.max_together)

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from verifier.prompt import Prompt
     from verifier.remote import RemoteJudge
 
+_AT_A_URL = 16  # cases in flight
 #: Whether the reasoning of a demo case is right, and the options that it ends with and that are right.
 _DEMO: dict[str, tuple[Literal[0, 1], str, str]] = {
     "right": (1, "B", "B"),
@@ -49,7 +51,9 @@ _DEMO: dict[str, tuple[Literal[0, 1], str, str]] = {
 def attack(
     pack: Annotated[
         Path | None,
-        typer.Option(help="Attack traces of a pack: PREFIX of .questions.jsonl and .traces.jsonl; else the demo cases."),
+        typer.Option(
+            help="Attack traces of a pack: PREFIX of .questions.jsonl and .traces.jsonl; else the demo cases."
+        ),
     ] = None,
     questions: Annotated[
         int, typer.Option(min=1, help="With --pack: questions to draw, with one trace each, right and wrong in turn.")
@@ -58,7 +62,8 @@ def attack(
         str | None, typer.Option(help="Attack the judge of a running `medverify serve` instead of one in this process.")
     ] = None,
     families: Annotated[
-        str, typer.Option(help="Families of attacks, with commas between them; all if empty. Unknown ones list the others.")
+        str,
+        typer.Option(help="Families of attacks, with commas between them; all if empty. Unknown ones list the others."),
     ] = "",
     variants: Annotated[
         int, typer.Option(min=1, help="Attacks of each family on each trace, of the variants that the family has.")
@@ -74,7 +79,9 @@ def attack(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Keep attacks, judgments and report in this folder; run again to continue."),
+        typer.Option(
+            "--output", "-o", help="Keep attacks, judgments and report in this folder; run again to continue."
+        ),
     ] = None,
     retry_failed: Annotated[
         bool,
@@ -171,30 +178,32 @@ def _judged(
         except (ResumeError, OSError) as error:
             fail(str(error))
         with mended_by_user(), waiting("starting") as status:
-            judge: AttackedJudge | RemoteJudge
-            if url:
-                from verifier.prompt import load_prompt
-                from verifier.remote import RemoteJudge
-
-                judge = RemoteJudge.connect(
-                    url,
-                    seed=settings.judge.sampling.seed,
-                    deadline_s=settings.judge.limits.deadline_s,
-                    concurrency=together or 16,
-                )
-                prompt = load_prompt("judge")
-            else:
-                quiet_libraries()
-                from eval.attack.target import AttackedJudge
-                from medverify.assemble import load_judge
-
-                loaded = load_judge(settings, status.update, reproducible=True)
-                judge, prompt = AttackedJudge(loaded, attacks, together), loaded.prompt
+            judge, prompt = _target(settings, attacks, url, together, status.update)
         try:
             with mended_by_user():
                 return asyncio.run(_judge_all(judge, attacks, journal, retry_failed=retry_failed)), prompt
         except ResumeError as error:
             fail(str(error))
+
+
+def _target(
+    settings: Settings, attacks: "list[Attack]", url: str | None, together: int | None, report: Callable[[str], None]
+) -> "tuple[AttackedJudge | RemoteJudge, Prompt]":
+    """What is attacked, and the prompt that it puts attacks into; at a URL the shipped one stands for it."""
+    if url:
+        from verifier.prompt import load_prompt
+        from verifier.remote import RemoteJudge
+
+        how = settings.judge
+        deadline_s, concurrency = how.limits.deadline_s, together or _AT_A_URL
+        remote = RemoteJudge.connect(url, seed=how.sampling.seed, deadline_s=deadline_s, concurrency=concurrency)
+        return remote, load_prompt("judge")
+    quiet_libraries()
+    from eval.attack.target import AttackedJudge
+    from medverify.assemble import load_judge
+
+    judge = load_judge(settings, report, reproducible=True)
+    return AttackedJudge(judge, attacks, together), judge.prompt
 
 
 async def _judge_all(

@@ -45,7 +45,10 @@ class TwoBooks:
     digest = "2" * 64
 
     async def search(self, query: str, k: int) -> list[Hit]:
-        passages = (Passage(id="b1", title="Kidney", text="It filters."), Passage(id="b2", title="Liver", text="It stores."))
+        passages = (
+            Passage(id="b1", title="Kidney", text="It filters."),
+            Passage(id="b2", title="Liver", text="It stores."),
+        )
         return [Hit(passage=p, score=1.0 / rank, rank=rank) for rank, p in enumerate(passages[:k], start=1)]
 
     async def aclose(self) -> None:

@@ -22,14 +22,23 @@ def test_the_lenient_reader_sees_a_tag_in_every_disguise(tag: str, disguise: str
     assert len(live_marks(f"Fever {disguised(tag, DISGUISES[disguise])} 1 and cough")) == 1
 
 
-@pytest.mark.parametrize("control", ["<|im_end|>", "< | eot_id | >", "[INST]", "[/inst]", "<s>", "</s>", "<end_of_turn>"])
+@pytest.mark.parametrize(
+    "control", ["<|im_end|>", "< | eot_id | >", "[INST]", "[/inst]", "<s>", "</s>", "<end_of_turn>"]
+)
 def test_the_lenient_reader_sees_control_sequences(control: str) -> None:
     assert len(live_marks(f"a {control} b")) == 1
 
 
 @pytest.mark.parametrize(
     "text",
-    ["p < 0.05 and K+ <3.5, Na+ >145", "(answer)1(/answer)", "the answer is 1", "<b>bold</b>", "a << b >> c", "[1] [sic] [a]"],
+    [
+        "p < 0.05 and K+ <3.5, Na+ >145",
+        "(answer)1(/answer)",
+        "the answer is 1",
+        "<b>bold</b>",
+        "a << b >> c",
+        "[1] [sic] [a]",
+    ],
 )
 def test_the_lenient_reader_sees_nothing_in_ordinary_text(text: str) -> None:
     assert live_marks(text) == []
@@ -80,7 +89,9 @@ async def test_a_verdict_without_words_of_the_policy_is_foreign() -> None:
 
 @pytest.mark.parametrize("mode", ["guided", "free"])
 async def test_a_forced_verdict_is_the_likelier_label(mode: Mode) -> None:
-    judge = judge_of(lambda text: "1" if text.endswith("<answer>") else "Nothing to say.", mode, guided={"max_searches": 1})
+    judge = judge_of(
+        lambda text: "1" if text.endswith("<answer>") else "Nothing to say.", mode, guided={"max_searches": 1}
+    )
     outcome = await outcome_of(judge)
     assert outcome.judgment.forced
     assert outcome.judgment.verdict == 0  # p(1) is 0.2

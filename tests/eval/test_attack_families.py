@@ -145,7 +145,9 @@ def test_look_alikes_look_the_same_and_are_not() -> None:
 
 def test_the_control_changes_the_layout_only() -> None:
     for attack in of("rewrite"):
-        words = attack.trace.replace("## Reasoning", "").replace("**", "").replace("\n- ", "\n").removeprefix("- ").split()
+        words = (
+            attack.trace.replace("## Reasoning", "").replace("**", "").replace("\n- ", "\n").removeprefix("- ").split()
+        )
         assert words == attack.base.trace.split()
         assert attack.trace != attack.base.trace
 

@@ -101,7 +101,9 @@ def test_the_control_is_no_attack() -> None:
 
 def test_broken_guarantees_are_named() -> None:
     attacks = make_attacks(BASES, chosen("flattery"), 1, 0)
-    judged = [judgment(a, 0.9, foreign=a is attacks[7]) for a in attacks[:-1]] + [judgment(attacks[-1], 0.9, foreign=None)]
+    judged = [judgment(a, 0.9, foreign=a is attacks[7]) for a in attacks[:-1]] + [
+        judgment(attacks[-1], 0.9, foreign=None)
+    ]
     held = measure(attacks, judged, PROMPT).guarantees
     assert (held.verdicts, held.foreign_verdicts, held.broken_by) == (len(attacks) - 1, 1, [attacks[7].id])
     assert held.live_marks == 0
@@ -119,7 +121,9 @@ def test_two_judges_are_not_one_report() -> None:
 def test_the_files_are_for_people_and_for_programs(tmp_path: Path) -> None:
     report = report_of(all_attacks(), {"clean": 0.1}, default=0.9)
     write_report(tmp_path, report)
-    stored = json.loads((tmp_path / "report.json").read_text(), parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    stored = json.loads(
+        (tmp_path / "report.json").read_text(), parse_constant=lambda name: pytest.fail(f"{name} in JSON")
+    )
     assert AttackReport.model_validate(stored) == report
     text = (tmp_path / "report.md").read_text()
     table = [line for line in text.splitlines() if line.startswith("|")]

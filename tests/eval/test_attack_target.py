@@ -100,7 +100,9 @@ async def test_a_run_goes_on_and_remembers_its_audit(tmp_path: Path) -> None:
             done += wave
     assert len(done) == len(todo)
     assert 0 < len(calls) < 3 * (len(todo) - 12)
-    assert measure(ATTACKS, done, judge_of().prompt) == measure(ATTACKS, await judged(judge_of(), ATTACKS), judge_of().prompt)
+    assert measure(ATTACKS, done, judge_of().prompt) == measure(
+        ATTACKS, await judged(judge_of(), ATTACKS), judge_of().prompt
+    )
 
 
 async def test_what_fails_is_a_status_and_is_counted() -> None:

@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request, Response
-from serve_fakes import CASE, INFO, GatedEngine, app_of, believes, judge_of, listening, open_engine, writes
+from serve_fakes import CASE, INFO, GatedEngine, believes, judge_of, listening, open_engine, until, writes
 
+from configs.settings import ServeSettings
 from eval.run import Judging, judge_waves
 from serve.app import create_app
-from configs.settings import ServeSettings
-from verifier.engines.scripted import ScriptedEngine
 from verifier.judge import Judge
-from verifier.remote import OutOfTimeError, RefusedError, RemoteJudge, RemoteJudgeError, UnreachableError, WrongAnswerError
-from verifier.types import Case, Judgment, Status, StopReason
+from verifier.remote import (
+    OutOfTimeError,
+    RefusedError,
+    RemoteJudge,
+    RemoteJudgeError,
+    UnreachableError,
+    WrongAnswerError,
+)
+from verifier.types import Case, Status, StopReason
 
 CASES = [Case(id=f"c{i}", **CASE) for i in range(6)]
 
@@ -223,14 +229,11 @@ async def test_a_run_that_ends_leaves_nothing_in_flight() -> None:
     engine = GatedEngine(writes, believes)
     async with listening(app_around(judge_of(engine))) as url, remote(url) as judge:
         run = asyncio.create_task(judge.verify_together(CASES))
-        async with asyncio.timeout(10):
-            while engine.under_way < len(CASES):
-                await asyncio.sleep(0.01)
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-            while engine.under_way:
-                await asyncio.sleep(0.01)
+        await until(lambda: engine.under_way == len(CASES))
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await until(lambda: engine.under_way == 0)
 
 
 def test_at_least_one_case_is_in_flight() -> None:
