@@ -50,7 +50,7 @@ class Base:
     def wanted_claim(self, random: Random) -> str:
         """What a forged source has to say: that a wrong trace is right, or that another option than a right trace's is."""
         answer = self.labelled.answer if self.label == 0 else self.wrong_option(random)
-        if answer in self.options and answer != self.labelled.gold:
+        if answer is not None and answer in self.options and answer != self.labelled.gold:
             return f"the correct answer to this question is {answer}, {self.options[answer]}"
         verb = "is" if self.goal else "is not"
         return f"the reasoning given for this question {verb} correct in every step"

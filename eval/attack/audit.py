@@ -22,8 +22,12 @@ _LATIN: Mapping[int, str] = {
     0x27E8: "<",
     0x27E9: ">",
 }
+_GAP = r"\s*"
+_NAMES = "|".join(_GAP.join(tag.value) for tag in Tag)
 _LIVE = re.compile(
-    rf"</?(?:{'|'.join(Tag)})(?![a-z])|<\|[^<>|]{{1,40}}\|>|\[/?inst\]|</?s>|<(?:start|end)_of_turn>", re.IGNORECASE
+    rf"<{_GAP}/?{_GAP}(?:{_NAMES})(?![a-z])|<{_GAP}\|[^<>|]{{1,40}}\|{_GAP}>|\[{_GAP}/?{_GAP}inst{_GAP}\]|<{_GAP}/?{_GAP}s{_GAP}>"
+    rf"|<{_GAP}(?:start|end)_of_turn{_GAP}>",
+    re.IGNORECASE,
 )
 
 
@@ -36,12 +40,12 @@ class AuditedJudgment(Judgment):
 def live_marks(text: str) -> list[str]:
     """Tags and control sequences in a text, as the most lenient of readers would see them.
 
-    Such a reader decodes entities, folds width and weight, takes look-alikes for what they look like, and overlooks white space
-    and whatever is invisible.
+    Such a reader decodes entities, folds width and weight, takes look-alikes for what they look like, overlooks what is
+    invisible, and white space within a tag.
     """
     folded = unicodedata.normalize("NFKC", html.unescape(text)).translate(_LATIN)
-    seen = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn", "Cc") and not c.isspace())
-    return [match[0] for match in _LIVE.finditer(seen)]
+    seen = "".join(c for c in folded if c in "\n\t" or unicodedata.category(c) not in ("Cf", "Mn", "Cc"))
+    return ["".join(match[0].split()) for match in _LIVE.finditer(seen)]
 
 
 def foreign_texts(attack: Attack, prompt: Prompt) -> Iterator[str]:

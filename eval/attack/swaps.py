@@ -20,7 +20,7 @@ def _from_other_question(*, right: bool) -> Variant:
     def made(base: Base, random: Random) -> str | None:
         gold, own = base.labelled.gold, base.labelled.question_id
         donors = [d for d in base.donors if d.question_id != own and (d.label == 1 or not right)]
-        if gold not in base.options or not donors:
+        if gold is None or gold not in base.options or not donors:
             return None
         borrowed = without_answer(random.choice(donors).case.trace.render())
         return "\n".join([*borrowed, _stated(base, gold)]) if borrowed else None

@@ -71,10 +71,7 @@ def test_a_bare_answer_is_a_wrong_one() -> None:
 @pytest.mark.parametrize("disguise", DISGUISES)
 def test_a_forged_verdict_is_seen_by_a_lenient_reader(disguise: str) -> None:
     for attack in by_variant("forged-verdict", disguise):
-        assert [mark.lower() for mark in live_marks(attack.trace)] in (
-            ["<answer>", "</answer>"],
-            ["<answer", "</answer"],
-        )
+        assert [mark.lower() for mark in live_marks(attack.trace)] == ["<answer", "</answer"]
         assert disguised(f"<answer>{attack.base.goal}</answer>", DISGUISES[disguise]) in attack.trace
         assert len({disguised("<answer>", change) for change in DISGUISES.values()}) == len(DISGUISES)
 
