@@ -62,7 +62,8 @@ def labelled(number: int) -> LabelledCase:
 
 
 CASES = [labelled(number) for number in range(4)]
-FAMILIES_AT_A_URL = [family for family in FAMILIES.values() if not family.in_process]
+# The scripted engine takes long over long texts.
+FAMILIES_AT_A_URL = [family for family in FAMILIES.values() if not family.in_process and family.name != "length"]
 ATTACKS = make_attacks(bases(CASES, CASES), FAMILIES_AT_A_URL, 2, 0)
 
 
