@@ -10,11 +10,10 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from pydantic import ValidationError
 
-from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status
 
 _LINE_START = b'{"id":'
@@ -25,9 +24,34 @@ class ResumeError(Exception):
     """The output file does not belong to this run; the message says why and what to do."""
 
 
-async def judge_waves(judge: Judge, cases: Sequence[Case], done: int = 0) -> AsyncIterator[list[Judgment]]:
+class Judging(Protocol):
+    """What a run needs of whatever judges: a `Judge` in this process, or a `RemoteJudge` at a URL."""
+
+    @property
+    def judge_id(self) -> str: ...
+
+    @property
+    def seed(self) -> int:
+        """What judgments are drawn with."""
+        ...
+
+    @property
+    def max_together(self) -> int:
+        """Cases of a wave."""
+        ...
+
+    def calibrates(self, judgment: Judgment) -> bool:
+        """Whether the judgment's `p_calibrated` is what this judge would give today."""
+        ...
+
+    async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> Sequence[Judgment]:
+        """Judge a wave; what fails is a status."""
+        ...
+
+
+async def judge_waves(judge: Judging, cases: Sequence[Case], done: int = 0) -> AsyncIterator[list[Judgment]]:
     """Judge `cases[done:]` wave by wave; `done` is a multiple of the wave's size."""
-    size = judge.engine.max_sequences
+    size = judge.max_together
     for start in range(done, len(cases), size):
         wave = await judge.verify_together(cases[start : start + size])
         yield [judgment.without_clock() for judgment in wave]
@@ -35,6 +59,8 @@ async def judge_waves(judge: Judge, cases: Sequence[Case], done: int = 0) -> Asy
 
 class Journal:
     """The output file of a run: JSON lines of judgments in the order of the cases. Open it with `with`; one run at a time."""
+
+    kind: type[Judgment] = Judgment  # what its lines are read as
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,7 +85,7 @@ class Journal:
     ) -> None:
         self._file.close()
 
-    def resume(self, judge: Judge, cases: Sequence[Case], *, retry_failed: bool = False) -> list[Judgment]:
+    def resume(self, judge: Judging, cases: Sequence[Case], *, retry_failed: bool = False) -> list[Judgment]:
         """Read what is there, cut off what is not a complete wave, and return the judgments that stay.
 
         With `retry_failed` the run goes back to the first wave in which a case was not judged for reasons outside the
@@ -80,16 +106,16 @@ class Journal:
                 )
             if judgment.id != case.id or judgment.case_digest != case.digest:
                 raise self._mismatch(f"line {number} judges {judgment.id!r}, not the input's {case.id!r} as it is now")
-            if not _same(judgment.p_calibrated, judge.calibrated(judgment.p_correct)):
+            if not judge.calibrates(judgment):
                 raise self._mismatch(
                     f"line {number} was judged with another calibration, or with none, which judge.calibration decides"
                 )
-            if judgment.seed != judge.settings.sampling.seed:
-                raise self._mismatch(f"line {number} has seed {judgment.seed}, not {judge.settings.sampling.seed}")
+            if judgment.seed != judge.seed:
+                raise self._mismatch(f"line {number} has seed {judgment.seed}, not {judge.seed}")
         cut_short = data[sum(len(line) + 1 for line in lines) :]
         if cut_short[: len(_LINE_START)] != _LINE_START[: len(cut_short)]:
             raise self._mismatch("it does not end in the beginning of a judgment")
-        size = judge.engine.max_sequences
+        size = judge.max_together
         kept = len(judgments) if len(judgments) == len(cases) else len(judgments) // size * size
         if (
             retry_failed
@@ -110,7 +136,7 @@ class Journal:
 
     def _parse(self, number: int, line: bytes) -> Judgment:
         try:
-            return Judgment.model_validate_json(line)
+            return self.kind.model_validate_json(line)
         except ValidationError as error:
             raise self._mismatch(f"line {number} is not a judgment ({error.error_count()} problems)") from error
 
@@ -118,11 +144,6 @@ class Journal:
         return ResumeError(
             f"{self.path} cannot be continued: {reason}. Name another file with -o, or move this one away."
         )
-
-
-def _same(one: float | None, other: float | None) -> bool:
-    """Whether two probabilities are the same but for the last bits of a logarithm."""
-    return one == other if one is None or other is None else abs(one - other) < 1e-9
 
 
 def to_line(judgment: Judgment) -> bytes:

@@ -3,6 +3,7 @@
 import typer
 
 from medverify.cli import (
+    attack,
     bench,
     calibrate,
     compress,
@@ -50,6 +51,7 @@ app.command()(serve.serve)
 app.command()(score.score)
 app.command()(calibrate.calibrate)
 app.command("eval")(evaluate.evaluate)
+app.command()(attack.attack)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 app.command()(inspect.schema)
