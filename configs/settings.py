@@ -93,6 +93,12 @@ class JudgeSettings(Section):
     information_tokens: Annotated[
         int, Field(ge=32, description="Tokens of evidence per search; whole passages are dropped from the bottom.")
     ] = 768
+    calibration: Annotated[
+        Path | None,
+        Field(
+            description="File of `medverify calibrate` for this judge: fills `p_calibrated`. judge_id stays the same."
+        ),
+    ] = None
     force_verdict: Annotated[
         bool, Field(description="Read p(1) after a forced <answer> when the policy gives no readable verdict.")
     ] = True

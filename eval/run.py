@@ -80,6 +80,10 @@ class Journal:
                 )
             if judgment.id != case.id or judgment.case_digest != case.digest:
                 raise self._mismatch(f"line {number} judges {judgment.id!r}, not the input's {case.id!r} as it is now")
+            if not _same(judgment.p_calibrated, judge.calibrated(judgment.p_correct)):
+                raise self._mismatch(
+                    f"line {number} was judged with another calibration, or with none, which judge.calibration decides"
+                )
             if judgment.seed != judge.settings.sampling.seed:
                 raise self._mismatch(f"line {number} has seed {judgment.seed}, not {judge.settings.sampling.seed}")
         cut_short = data[sum(len(line) + 1 for line in lines) :]
@@ -114,6 +118,11 @@ class Journal:
         return ResumeError(
             f"{self.path} cannot be continued: {reason}. Name another file with -o, or move this one away."
         )
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    """Whether two probabilities are the same but for the last bits of a logarithm."""
+    return one == other if one is None or other is None else abs(one - other) < 1e-9
 
 
 def to_line(judgment: Judgment) -> bytes:

@@ -18,6 +18,7 @@ from retrieval.remote import RemoteRetriever
 from retrieval.rerank import TransformerCrossEncoder
 from retrieval.serial import SerialRetriever
 from retrieval.sources import starter
+from verifier.calibration import Calibration
 from verifier.engines.base import Engine, EngineError
 from verifier.judge import Judge, Mode
 from verifier.prompt import load_prompt
@@ -39,8 +40,10 @@ def load_judge(settings: Settings, report: Report = lambda _: None, *, reproduci
         ModelNotAvailableError, UnknownModelError: the model is not to be had here; the message names the command that mends it.
         RetrievalError: the index cannot be opened.
         EngineError, PromptError: the model or the prompt cannot be used.
+        CalibrationError: the calibration cannot be read, or is another judge's.
     """
     judge = settings.judge
+    calibration = Calibration.load(judge.calibration.expanduser()) if judge.calibration else None
     report(f"finding the judge {judge.model}")
     model = resolve(judge.model, settings.paths.cache, tokenizer_only=judge.engine == "openai", on_progress=report)
     if isinstance(model.entry, EncoderEntry | CrossEncoderEntry):
@@ -49,7 +52,7 @@ def load_judge(settings: Settings, report: Report = lambda _: None, *, reproduci
     local = load_retriever(settings, report)
     retriever = SerialRetriever(local) if reproducible else local
     report(f"loading {model.name}")
-    return Judge(load_engine(judge, model), retriever, prompt, _mode(judge, model), judge)
+    return Judge(load_engine(judge, model), retriever, prompt, _mode(judge, model), judge, calibration=calibration)
 
 
 def load_engine(settings: JudgeSettings, model: ResolvedModel) -> Engine:

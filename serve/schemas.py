@@ -98,4 +98,7 @@ class Info(BaseModel):
     index_digest: str
     version: str
     quality: Annotated[list[dict[str, Any]], Field(description="Measured quality of this judge; empty: not measured.")]
+    calibration: Annotated[
+        dict[str, Any] | None, Field(description="What `p_calibrated` comes from; null: the judge is not calibrated.")
+    ] = None
     notice: str = "A research tool, not a medical device."

@@ -12,6 +12,7 @@ from typing import Literal
 
 from configs.settings import JudgeSettings
 from retrieval.passage import Retriever
+from verifier.calibration import Calibration
 from verifier.confidence import label_tokens
 from verifier.engines import base
 from verifier.engines.base import ContextFullError, Engine, EngineError
@@ -64,12 +65,20 @@ class Judge:
     """Judges cases one by one, in batches, or as part of a rollout."""
 
     def __init__(
-        self, engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, settings: JudgeSettings
+        self,
+        engine: Engine,
+        retriever: Retriever,
+        prompt: Prompt,
+        mode: Mode,
+        settings: JudgeSettings,
+        *,
+        calibration: Calibration | None = None,
     ) -> None:
         """Put a judge together.
 
         Raises:
             EngineError: the tokenizer cannot spell the labels.
+            CalibrationError: the calibration was fitted for another judge.
         """
         self.engine = engine
         self.retriever = retriever
@@ -78,6 +87,13 @@ class Judge:
         self.settings = settings
         self.labels = label_tokens(engine.tokenizer)
         self.judge_id = judge_id(engine, retriever, prompt, mode, settings)
+        if calibration is not None:
+            calibration.check_judge(self.judge_id)
+        self.calibration = calibration
+
+    def calibrated(self, p_correct: float | None) -> float | None:
+        """What a p(1) of this judge means; None without a calibration, and for a case that was not judged."""
+        return None if self.calibration is None or p_correct is None else self.calibration.apply(p_correct)
 
     async def warm_up(self) -> None:
         """Compute what all prompts share before the first case comes."""
@@ -182,11 +198,13 @@ class Judge:
         self, case: Case, episode: Episode, *, read: Parse, verdict: Verdict | None, stop: Stop, elapsed_ms: float
     ) -> Judgment:
         transcript = episode.transcript
+        p_correct = verdict.confidence.p_correct if verdict else None
         return Judgment(
             id=case.id,
             status=Status.SCORED if verdict else _STATUS[stop.reason],
             verdict=verdict.label if verdict else None,
-            p_correct=verdict.confidence.p_correct if verdict else None,
+            p_correct=p_correct,
+            p_calibrated=self.calibrated(p_correct),
             label_mass=verdict.confidence.label_mass if verdict else None,
             forced=verdict.forced if verdict else False,
             reasoning="\n\n".join(filter(None, episode.thoughts)),
@@ -233,7 +251,8 @@ class Judge:
 def judge_id(engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, settings: JudgeSettings) -> str:
     """SHA-256 over all that a judgment depends on: same id, same input, same seed: the same question was asked.
 
-    Deadlines are left out: they decide whether there is a judgment, not which.
+    Deadlines are left out: they decide whether there is a judgment, not which. So is the calibration: it is fitted for an id,
+    and changes nothing but what is said beside p(1).
     """
     parts = {
         "engine": engine.describe(),

@@ -150,6 +150,10 @@ class Judgment(BaseModel):
     status: Status
     verdict: Annotated[Literal[0, 1] | None, Field(description="1: free of errors, 0: not, null: not judged.")]
     p_correct: Annotated[float | None, Field(ge=0, le=1, description="p(1) / (p(0) + p(1)) at the verdict position.")]
+    p_calibrated: Annotated[
+        float | None,
+        Field(ge=0, le=1, description="How often such traces are right, by the judge's calibration; null without one."),
+    ] = None
     label_mass: Annotated[
         float | None, Field(ge=0, le=1.000001, description="p(0) + p(1): how much the judge meant either label.")
     ]
@@ -179,6 +183,8 @@ class Judgment(BaseModel):
         scored = self.status is Status.SCORED
         if any(scored != (value is not None) for value in (self.verdict, self.p_correct, self.label_mass)):
             raise ValueError("a verdict and probabilities belong to `scored` and to nothing else")
+        if self.p_calibrated is not None and not scored:
+            raise ValueError("a calibrated probability belongs to `scored` and to nothing else")
         return self
 
     def without_clock(self) -> "Judgment":

@@ -4,6 +4,7 @@ import typer
 
 from medverify.cli import (
     bench,
+    calibrate,
     compress,
     demo,
     evaluate,
@@ -47,6 +48,7 @@ app.command()(verify.verify)
 app.command()(search.search)
 app.command()(serve.serve)
 app.command()(score.score)
+app.command()(calibrate.calibrate)
 app.command("eval")(evaluate.evaluate)
 app.command()(inspect.models)
 app.command()(inspect.doctor)

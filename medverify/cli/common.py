@@ -15,6 +15,7 @@ from configs.load import LoadedSettings, SettingsError, load_settings
 from configs.locate import ModelNotAvailableError
 from configs.resolve import UnknownModelError
 from retrieval.passage import RetrievalError
+from verifier.calibration import CalibrationError
 from verifier.engines.base import EngineError
 from verifier.prompt import PromptError
 
@@ -47,7 +48,12 @@ EXPECTED = (
     RetrievalError,
     EngineError,
     PromptError,
+    CalibrationError,
 )
+
+
+#: What to install for a module that is missing; any other comes with `embedded`.
+_EXTRAS = {"fastapi": "serve", "uvicorn": "serve", "prometheus_client": "serve", "sklearn": "eval"}
 
 
 def settings_from(config: str | None, overrides: list[str] | None, model: str | None = None) -> LoadedSettings:
@@ -65,7 +71,7 @@ def mended_by_user() -> Iterator[None]:
     except EXPECTED as error:
         fail(str(error))
     except ModuleNotFoundError as error:
-        extra = "serve" if error.name in ("fastapi", "uvicorn", "prometheus_client") else "embedded"
+        extra = _EXTRAS.get(error.name or "", "embedded")
         fail(f"{error.name} is not installed. Mend it with: pip install 'medverify[{extra}]'")
 
 

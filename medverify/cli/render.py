@@ -55,6 +55,8 @@ def _conclusion(judgment: Judgment, words: str, colour: str) -> Text:
     line = Text.assemble(("Verdict: ", "bold"), (words, f"bold {colour}"))
     if judgment.p_correct is not None:
         line.append(f"   p(1) = {judgment.p_correct:.3f}", style="bold")
+        if judgment.p_calibrated is not None:
+            line.append(f"   calibrated {judgment.p_calibrated:.3f}", style="bold")
         line.append(f"   label mass {judgment.label_mass:.4f}", style="dim")
     line.append(f"   status {judgment.status.value}", style="dim")
     if judgment.verdict is None:
@@ -67,11 +69,14 @@ def _conclusion(judgment: Judgment, words: str, colour: str) -> Text:
 def table(judgments: Sequence[Judgment]) -> Table:
     """Many judgments, one a line."""
     grid = Table(header_style="bold")
-    for name in ("id", "verdict", "p(1)", "status", "searches", "best passage"):
-        grid.add_column(name, justify="right" if name in ("p(1)", "searches") else "left", overflow="fold")
+    calibrated = ["calibrated"] if any(judgment.p_calibrated is not None for judgment in judgments) else []
+    for name in ("id", "verdict", "p(1)", *calibrated, "status", "searches", "best passage"):
+        right = name in ("p(1)", "calibrated", "searches")
+        grid.add_column(name, justify="right" if right else "left", overflow="fold")
     for judgment in judgments:
         words, colour = _VERDICTS[judgment.verdict]
-        probability = "—" if judgment.p_correct is None else f"{judgment.p_correct:.3f}"
+        shown = [judgment.p_correct, *([judgment.p_calibrated] if calibrated else [])]
+        probabilities = ["—" if p is None else f"{p:.3f}" for p in shown]
         best = next((search.passages[0].title for search in judgment.searches if search.passages), "—")
         status = (
             judgment.status.value if judgment.verdict is not None else f"{judgment.status.value}: {judgment.detail}"
@@ -79,7 +84,7 @@ def table(judgments: Sequence[Judgment]) -> Table:
         grid.add_row(
             escape(plain(judgment.id)),
             f"[{colour}]{words}[/]",
-            probability,
+            *probabilities,
             escape(plain(status)),
             str(len(judgment.searches)),
             escape(plain(best)),

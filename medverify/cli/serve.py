@@ -53,6 +53,7 @@ def serve(
             index_digest=judge.retriever.digest,
             version=__version__,
             quality=[row.model_dump() for row in entry.quality] if entry else [],
+            calibration=judge.calibration.describe() if judge.calibration else None,
         )
         err.print(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False

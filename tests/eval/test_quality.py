@@ -1,12 +1,15 @@
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
+from calibration_fakes import calibration
 from eval_fakes import judgment, scripted_judge
 
 from eval.packs import LabelledCase
-from eval.quality import measure, read_judgments
+from eval.quality import by_generator, calibrated_columns, compare, judged_columns, measure, read_judgments
 from eval.run import to_line
+from verifier.calibration import Beta, CalibrationError, Temperature, question_digest
 from verifier.types import Case
 
 
@@ -90,3 +93,78 @@ def test_a_number_that_belongs_to_a_failure_is_refused(tmp_path: Path) -> None:
 def test_an_empty_file_is_empty(tmp_path: Path) -> None:
     (tmp_path / "j.jsonl").touch()
     assert read_judgments(tmp_path / "j.jsonl") == []
+
+
+# ---- parts, pairs, calibrated ------------------------------------------------------------------------------------------
+
+
+METRICS = {
+    "AUROC", "AUPRC", "Brier", "log loss", "ECE", "ECE, equal mass", "smooth ECE", "AURC", "accuracy", "balanced accuracy",
+}  # fmt: skip
+
+
+def test_all_metrics_are_measured() -> None:
+    judgments = [judgment("a", 0.9), judgment("b", 0.2), judgment("c", 0.3), judgment("d", 0.1)]
+    found = measure(judgments, PACK)
+    assert set(found.estimates) == METRICS
+    assert found.estimates["Brier"].value == pytest.approx((0.01 + 0.04 + 0.49 + 0.01) / 4)
+    assert found.estimates["AUPRC"].value == 1.0
+    assert found.questions == 2
+
+
+def test_traces_that_were_not_tried_are_not_counted() -> None:
+    found = measure([judgment("a", 0.9), judgment("b", 0.2)], PACK)
+    assert (found.scored, found.not_judged, found.unlabelled, found.questions) == (2, 0, 0, 1)
+
+
+def test_each_generator_by_itself() -> None:
+    def by(id: str, label: Literal[0, 1] | None, generator: str) -> LabelledCase:
+        return LabelledCase(Case(id=id, question="q", trace="t"), label, f"q{id}", generator)
+
+    pack = [by("a", 1, "x"), by("b", 0, "x"), by("c", 1, "y"), by("d", 0, "y"), by("e", None, "z")]
+    judgments = [judgment("a", 0.9), judgment("b", 0.8), judgment("c", 0.9), judgment("d", 0.1), judgment("e", 0.5)]
+    parts = by_generator(judged_columns(judgments, pack))
+    assert {name: part.estimates["accuracy"].value for name, part in parts.items()} == {"x": 0.5, "y": 1.0}
+    assert (parts["x"].scored, parts["x"].right) == (2, 1)
+
+
+def test_two_judges_are_compared_on_what_both_have_judged() -> None:
+    first = judged_columns([judgment("a", 0.9), judgment("b", 0.1), judgment("c", 0.9), judgment("d", 0.1)], PACK)
+    second = judged_columns([judgment("d", 0.9), judgment("b", 0.1), judgment("a", 0.9), judgment("c")], PACK)
+    found = compare(first, second)
+    assert set(found.differences) == METRICS
+    assert (found.traces, found.questions) == (3, 2)
+    difference = found.differences["accuracy"]
+    assert (difference.first, difference.second) == (1.0, pytest.approx(2 / 3))
+    assert difference.difference.value == pytest.approx(1 / 3)
+
+
+def test_judges_with_nothing_in_common_are_not_compared() -> None:
+    with pytest.raises(ValueError, match="in common"):
+        compare(judged_columns([judgment("a", 0.9)], PACK), judged_columns([judgment("b", 0.9)], PACK))
+
+
+def test_calibrated_probabilities_take_the_place_of_what_was_said() -> None:
+    columns = judged_columns([judgment("a", 0.9), judgment("b"), judgment("c", 0.1)], PACK)
+    found = calibrated_columns(columns, PACK, calibration("j", Temperature(slope=0.5)), {"j"})
+    assert found.p[[0, 2]] == pytest.approx([0.75, 0.25])
+    assert np.isnan(found.p[1])
+    assert found.verdicts.tolist() == [1, -1, 0]
+
+
+def test_verdicts_follow_the_calibrated_probability() -> None:
+    columns = judged_columns([judgment("a", 0.9)], PACK)
+    found = calibrated_columns(columns, PACK, calibration("j", Beta(a=0, b=0, c=-1)), {"j"})
+    assert found.verdicts.tolist() == [0]
+
+
+def test_a_calibration_is_not_measured_on_what_it_was_fitted_on_nor_on_another_judge() -> None:
+    columns = judged_columns([judgment("a", 0.9)], PACK)
+    made = calibration("j")
+    known = made.model_copy(
+        update={"fitted": made.fitted.model_copy(update={"question_digests": [question_digest(PACK[0].case.question)]})}
+    )
+    with pytest.raises(CalibrationError, match="fitted on 1 of these 1 questions"):
+        calibrated_columns(columns, PACK, known, {"j"})
+    with pytest.raises(CalibrationError, match="fitted for the judge j…, not for other…"):
+        calibrated_columns(columns, PACK, made, {"other"})

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from calibration_fakes import calibration
 from eval_fakes import cases, judgment, scripted_judge
 
 from eval.quality import read_judgments
 from eval.run import Journal, ResumeError, judge_waves, to_line
+from verifier.calibration import Temperature
 from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status
 
@@ -228,3 +230,45 @@ def test_failures_from_outside_are_judged_again_when_asked(path: Path) -> None:
     before = path.read_bytes()
     assert len(resume(path, scripted_judge(), CASES, retry_failed=True)) == 3
     assert path.with_name(f"{path.name}.before-retry").read_bytes() == before
+
+
+# ---- calibrated runs ---------------------------------------------------------------------------------------------------
+
+
+def calibrated(judge: Judge, slope: float = 0.5) -> Judge:
+    made = calibration(judge.judge_id, Temperature(slope=slope))
+    return Judge(judge.engine, judge.retriever, judge.prompt, judge.mode, judge.settings, calibration=made)
+
+
+def test_a_calibrated_run_goes_on_with_the_same_calibration(path: Path, unbroken: bytes) -> None:
+    whole = run(path.with_name("whole"), calibrated(scripted_judge()))
+    run(path, calibrated(scripted_judge()), waves=1)
+    assert run(path, calibrated(scripted_judge())) == whole
+    made = read_judgments(path)
+    assert all(written.p_calibrated is not None for written in made)
+    plain = [written.model_copy(update={"p_calibrated": None}) for written in made]
+    assert b"".join(map(to_line, plain)) == unbroken
+
+
+def test_a_file_never_mixes_calibrations(path: Path, unbroken: bytes) -> None:
+    made = run(path.with_name("whole"), calibrated(scripted_judge()))
+    for content, judge in (
+        (unbroken, calibrated(scripted_judge())),
+        (made, scripted_judge()),
+        (made, calibrated(scripted_judge(), 0.6)),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ResumeError, match="line 1 was judged with another calibration"):
+            resume(path, judge, CASES)
+        assert path.read_bytes() == content
+
+
+def test_a_file_from_before_there_were_calibrations_goes_on(path: Path, unbroken: bytes) -> None:
+    path.write_bytes(unbroken.replace(b'"p_calibrated":null,', b""))
+    assert b"p_calibrated" not in path.read_bytes()
+    assert len(resume(path, scripted_judge(), CASES)) == 8
+    longer = cases(10)
+    run(path, todo=longer)
+    whole = run(path.with_name("whole"), todo=longer)
+    assert read_judgments(path) == read_judgments(path.with_name("whole"))
+    assert path.read_bytes() == whole.replace(b'"p_calibrated":null,', b"", 6)  # two whole waves stayed as they were

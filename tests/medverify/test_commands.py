@@ -27,7 +27,7 @@ COMMANDS = list(commands())
 
 def test_the_list_of_commands() -> None:
     assert {" ".join(path) for path, _ in COMMANDS} == {
-        "", "demo", "verify", "search", "serve", "score", "eval", "models", "doctor", "schema",
+        "", "demo", "verify", "search", "serve", "score", "calibrate", "models", "doctor", "schema", "eval",
         "config", "config show", "index", "index build", "index info", "index verify", "index plan", "index bench",
         "index add-bm25", "index eval", "index compress", "retrieve", "retrieve serve",
     }  # fmt: skip
@@ -225,54 +225,6 @@ def test_a_model_that_is_not_known_is_bad_input(cli: Cli, tmp_path: Path, comman
     result = cli(command, *([path] if command == "verify" else []), "--model", "smollm2")
     assert result.exit_code == 2
     assert "smollm2 is neither a folder nor a known model. Did you mean smollm2-135m-instruct?" in result.stderr
-
-
-# ---- score -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def pack(tmp_path: Path) -> Path:
-    rows = [{"qid": f"q{i}", "trace_id": f"q{i}#1", "reasoning": "r", "trace_label": i % 2} for i in range(6)]
-    rows += [{"qid": "q0", "trace_id": "q0#2", "reasoning": "r", "trace_label": None}]
-    questions = [{"id": f"q{i}", "question": "q"} for i in range(6)]
-    for part, lines in (("questions", questions), ("traces", rows)):
-        (tmp_path / f"pack.{part}.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return tmp_path / "pack"
-
-
-def test_score(cli: Cli, tmp_path: Path, pack: Path) -> None:
-    pytest.importorskip("numpy")
-    made = [judgment(f"q{i}#1", 0.9 if i in (1, 3, 4) else 0.1) for i in range(5)]
-    made += [judgment("q5#1", None), judgment("q0#2", 0.9)]
-    path = tmp_path / "judgments.jsonl"
-    path.write_bytes(b"".join(map(to_line, made)))
-    result = cli("score", path, "--pack", pack)
-    assert result.exit_code == 0
-    assert "AUROC" in result.stdout
-    assert "0.800" in result.stdout  # accuracy
-    assert "5 judged with a label, 2 of them right answers; 1 not judged; 1 without a label" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (to_line(judgment("z")), "'z' is not in the pack"),
-        (b"junk\n", "judgments.jsonl, line 1: not a judgment"),
-        (b"", "nothing to measure"),
-        (None, "No such file"),
-    ],
-)
-def test_what_cannot_be_scored_is_bad_input(
-    cli: Cli, tmp_path: Path, pack: Path, content: bytes | None, message: str
-) -> None:
-    pytest.importorskip("numpy")
-    path = tmp_path / "judgments.jsonl"
-    if content is not None:
-        path.write_bytes(content)
-    result = cli("score", path, "--pack", pack)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert not result.stdout
 
 
 # ---- index plan ------------------------------------------------------------------------------------------------------

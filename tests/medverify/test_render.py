@@ -53,3 +53,12 @@ def test_what_looks_like_markup_is_shown_as_it_is(text: str) -> None:
 def test_a_summary_counts_every_outcome() -> None:
     line = summary([judgment(), judgment(p=0.1), judgment(p=None), judgment(p=None)])
     assert line == "4 judged or tried: 1 free of errors, 1 with errors; 2 engine_failed"
+
+
+def test_a_calibrated_probability_stands_beside_what_was_said() -> None:
+    calibrated = judgment().model_copy(update={"p_calibrated": 0.625})
+    assert "p(1) = 0.900   calibrated 0.625" in shown(panel(CASE, calibrated))
+    text = shown(table([calibrated, judgment("c2", None)]))
+    assert "calibrated" in text
+    assert "0.625" in text
+    assert "calibrated" not in shown(panel(CASE, judgment())) + shown(table([judgment()]))

@@ -133,6 +133,14 @@ def test_a_judgment_survives_json() -> None:
     assert Judgment.model_validate_json(judgment().model_dump_json()) == judgment()
 
 
+def test_a_scored_one_may_be_calibrated_and_old_lines_are_not() -> None:
+    calibrated = judgment(p_calibrated=0.7)
+    assert Judgment.model_validate_json(calibrated.model_dump_json()).p_calibrated == 0.7
+    old = judgment().model_dump(mode="json")
+    del old["p_calibrated"]
+    assert Judgment.model_validate(old) == judgment()
+
+
 NOTHING: dict[str, Any] = {"verdict": None, "p_correct": None, "label_mass": None}
 
 
@@ -144,15 +152,17 @@ def test_a_failure_has_no_number(status: Status) -> None:
         {"p_correct": 0.5},
         {"verdict": 0, "p_correct": 0.5},
         {"verdict": 1, "p_correct": 1.0},
+        {"p_calibrated": 0.5},
     ):
-        with pytest.raises(ValidationError, match="belong to `scored`"):
+        with pytest.raises(ValidationError, match=r"belongs? to `scored`"):
             judgment(status=status, **{**NOTHING, **number})
 
 
 @pytest.mark.parametrize(
     "fields",
     [NOTHING, {"verdict": None}, {"p_correct": None}, {"verdict": 2}, {"verdict": -1}, {"verdict": True, "p_correct": None},
-     {"p_correct": 1.1}, {"p_correct": -0.1}, {"p_correct": math.nan}, {"label_mass": 1.1}, {"format_score": 2}],
+     {"p_correct": 1.1}, {"p_correct": -0.1}, {"p_correct": math.nan}, {"label_mass": 1.1}, {"format_score": 2},
+     {"p_calibrated": 1.1}, {"p_calibrated": math.nan}],
 )  # fmt: skip
 def test_a_scored_one_has_real_numbers(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
