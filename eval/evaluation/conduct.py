@@ -15,7 +15,7 @@ from verifier.types import EvidencePassage, Judgment, Search, Status
 
 
 def conduct(
-    scorer: str, judgments: Sequence[Judgment], traces: int, missing_passages: Iterable[Key] | None = None
+    scorer: str, judgments: Sequence[Judgment], traces: int, missing_passages: Sequence[Key] | None = None
 ) -> Conduct:
     """Count endings and look at the searches.
 

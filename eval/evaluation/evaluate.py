@@ -1,7 +1,7 @@
 """All figures of one pack."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,7 @@ class Judged:
     seed: int | None  # None: not one of the seeds whose agreement is looked at
     judgments: Sequence[Judgment]
     seconds: float | None = None  # by trace
-    missing_passages: Iterable[Key] | None = None  # those that are not in the index; None: not checked
+    missing_passages: Sequence[Key] | None = None  # those that are not in the index; None: not checked
 
 
 def evaluate(name: str, cases: Sequence[LabelledCase], judged: Sequence[Judged] = ()) -> PackReport:

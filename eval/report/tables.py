@@ -104,10 +104,13 @@ def _by_generator(title: str, rows: Sequence[_Row]) -> list[tuple[str, list[_Row
 
 def paired(found: Sequence[Paired]) -> Table | None:
     """The judge beside each other scorer."""
-    rows = [(*words(one.first, one.second, row.name), *_differences(row)) for one in found for row in one.rows]
-    header = ("scorer", "beside", "figure", "first", "second", "difference", "p-value")
+    rows = [(*words(one.second, row.name), *_differences(row)) for one in found for row in one.rows]
+    if not rows:
+        return None
+    judge = found[0].first
+    header = ("beside", "figure", judge, "other", "difference", "p-value")
     note = f"On the traces that both have judged. p-value: two-sided, of no difference. {INTERVALS}"
-    return Table("Differences on the same traces", header, rows, 4, note) if rows else None
+    return Table(f"The {judge} beside others, on the same traces", header, rows, 4, note)
 
 
 def comparison(found: Comparison) -> list[Table]:
