@@ -163,6 +163,9 @@ def resample(statistic: Statistic, clusters: Sequence[str], *, samples: int = SA
     names, group = np.unique(np.asarray(clusters), return_inverse=True)
     if not len(names):
         return Resampled(float("nan"), np.empty(0), np.empty(0), 0)
+    value = float(statistic(np.ones((1, len(group))))[0])
+    if len(names) == 1:  # nothing to draw among, and nothing is left without it
+        return Resampled(value, np.empty(0), np.empty(0), 1)
     random = np.random.default_rng(seed)
     at_once = max(1, _AT_ONCE // len(group))
     draws = []
@@ -175,7 +178,6 @@ def resample(statistic: Statistic, clusters: Sequence[str], *, samples: int = SA
     for start in range(0, blocks, at_once):
         numbers = np.arange(start, min(start + at_once, blocks))[:, np.newaxis]
         left_out.append(statistic((block != numbers).astype(np.float64)))
-    value = float(statistic(np.ones((1, len(group))))[0])
     return Resampled(value, _defined(draws), _defined(left_out), len(names))
 
 
