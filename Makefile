@@ -45,11 +45,13 @@ clean:  ## Remove what the other targets made in this checkout
 	$(PYTHON) -m venv .venv
 
 .venv/.embedded: .venv/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[embedded]'
+	@echo 'Installing torch and what else the judge and its servers need: some minutes the first time.'
+	$(BIN)/pip install --quiet --editable '.[embedded,serve]'
 	$(BIN)/pip install --quiet --no-deps $(DATA)
 	@touch $@
 
 .venv/.dev: .venv/.embedded
+	@echo 'Installing what the tests need.'
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 

@@ -10,7 +10,7 @@ from typing import IO, Any, Literal
 
 from pydantic import ValidationError
 
-from verifier.types import Case
+from verifier.types import Case, field_as_written
 
 EXPECTED = '{"id": "…", "question": "…", "options": {"A": "…"} (optional), "trace": "…" or ["step", …]}'
 
@@ -97,6 +97,6 @@ def _case(line: int, record: Any) -> Case | BadLine:
     except ValidationError as error:
         problems = []
         for item in error.errors():
-            field = ".".join(str(part) for part in item["loc"]) or "line"
+            field = field_as_written(item["loc"], record) or "line"
             problems.append(f"{field}: {item['msg']}")
         return BadLine(line, tuple(problems))

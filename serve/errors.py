@@ -9,6 +9,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
+from verifier.types import field_as_written
+
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -64,8 +66,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        flat = isinstance(error.body, dict) and "case" not in error.body
-        refusal = unfit([_fault(item, flat) for item in error.errors()])
+        refusal = unfit([_fault(item, error.body) for item in error.errors()])
         return problem(refusal.status, refusal.kind, refusal.title, refusal.detail, **refusal.more)
 
     @app.exception_handler(HTTPException)
@@ -78,7 +79,7 @@ def install(app: FastAPI) -> None:
         return problem(500, "internal", "Internal error", "The service met an error of its own; it is in its log.")
 
 
-def _fault(error: Mapping[str, Any], flat: bool) -> dict[str, str]:
+def _fault(error: Mapping[str, Any], body: Any) -> dict[str, str]:
     """A field by its dotted path in the body as it was sent, and what was expected there."""
     _, *path = error["loc"]  # without "body"
     if error["type"] == "json_invalid":  # the path is a position
@@ -86,6 +87,17 @@ def _fault(error: Mapping[str, Any], flat: bool) -> dict[str, str]:
     if isinstance(error["input"], bytes):  # FastAPI did not read it as JSON
         return {"field": "body", "expected": "JSON, sent with the header Content-Type: application/json"}
     path = path[1:]  # without "one" or "many", which only tell the two shapes apart
-    if flat and path[:1] == ["case"]:
-        path = path[1:]
-    return {"field": ".".join(map(str, path)) or "body", "expected": error["msg"]}
+    return {"field": _as_written(path, body) or "body", "expected": error["msg"]}
+
+
+def _as_written(path: list[str | int], body: Any) -> str:
+    """The dotted path in the body as it was sent, where the fields of a case may stand in several places."""
+    sent = body if isinstance(body, dict) else {}
+    case: Any = None
+    within = 0  # parts of the path that lead to the case
+    if path[:1] == ["case"]:
+        case, within = sent.get("case", sent), 1
+    elif path[:1] == ["cases"] and len(path) > 1:
+        case, within = sent["cases"][int(path[1])], 2
+    before = path[:within] if path[:1] != ["case"] or "case" in sent else []
+    return ".".join(filter(None, [*map(str, before), field_as_written(path[within:], case)]))

@@ -4,6 +4,7 @@
 """
 
 import hashlib
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -43,6 +44,20 @@ class Trace(BaseModel):
         if self.text is not None:
             return self.text
         return "\n".join(f"Step {number}: {step}" for number, step in enumerate(self.steps or (), start=1))
+
+
+def field_as_written(path: Sequence[str | int], case: Any) -> str:
+    """The dotted name of a field as the writer of a case knows it, from its path in `Case`.
+
+    `case` is what was written: where a question is a plain text, `question.options` stands beside it as `options`.
+    """
+    names = list(path)
+    written = case if isinstance(case, dict) else {}
+    if names[:1] == ["question"] and isinstance(written.get("question"), str):
+        names = ["options", *names[2:]] if names[1:2] == ["options"] else ["question"]
+    elif names[:1] == ["trace"] and isinstance(written.get("trace"), str | list):
+        names = ["trace", *names[2:]]
+    return ".".join(map(str, names))
 
 
 class Case(BaseModel):

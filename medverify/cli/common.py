@@ -53,7 +53,11 @@ EXPECTED = (
 
 
 #: What to install for a module that is missing; any other comes with `embedded`.
-_EXTRAS = {"fastapi": "serve", "uvicorn": "serve", "prometheus_client": "serve", "sklearn": "eval"}
+_EXTRAS = {
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "serve"),
+    **dict.fromkeys(("sklearn", "matplotlib", "jinja2", "datasets", "pyarrow"), "eval"),
+    "rensa": "corpora",
+}
 
 
 def settings_from(config: str | None, overrides: list[str] | None, model: str | None = None) -> LoadedSettings:
@@ -71,8 +75,8 @@ def mended_by_user() -> Iterator[None]:
     except EXPECTED as error:
         fail(str(error))
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get(error.name or "", "embedded")
-        fail(f"{error.name} is not installed. Mend it with: pip install 'medverify[{extra}]'")
+        extra = _EXTRAS.get((error.name or "").partition(".")[0], "embedded")
+        fail(f"{error.name} is not installed. Mend it with: {sys.executable} -m pip install 'medverify[{extra}]'")
 
 
 def fail(message: str) -> NoReturn:

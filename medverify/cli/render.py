@@ -27,11 +27,24 @@ def panel(case: Case, judgment: Judgment) -> Panel:
     parts: list[RenderableType] = [_heading("Question"), Text(plain(case.question.text))]
     parts += [Text(plain(f"  {letter}. {option}")) for letter, option in (case.question.options or {}).items()]
     parts += [_heading("Reasoning under judgment"), Text(plain(case.trace.render()))]
-    parts += [_heading("The judge's thoughts"), Text(plain(judgment.reasoning) or "—", style="italic")]
-    for search in judgment.searches:
-        parts += [_heading(plain(f"Searched for “{search.query}”")), _passages(search)]
+    parts += _course(judgment)
     parts += [Text(), _conclusion(judgment, words, colour)]
     return Panel(Group(*parts), title=f"[bold]{escape(plain(case.id))}[/]", border_style=colour, expand=True)
+
+
+def _course(judgment: Judgment) -> list[RenderableType]:
+    """Thought, search, thought …, as it came about where that can be told, else thoughts first."""
+    thoughts = judgment.reasoning.split("\n\n")
+    if len(thoughts) != len(judgment.searches) + 1:
+        thoughts = [judgment.reasoning, *[""] * len(judgment.searches)]
+    parts = _thought(thoughts[0] or "—")
+    for search, thought in zip(judgment.searches, thoughts[1:], strict=True):
+        parts += [_heading(plain(f"Searched for “{search.query}”")), _passages(search), *_thought(thought)]
+    return parts
+
+
+def _thought(text: str) -> list[RenderableType]:
+    return [_heading("The judge thought"), Text(plain(text), style="italic")] if text else []
 
 
 def _heading(text: str) -> Text:
@@ -62,7 +75,10 @@ def _conclusion(judgment: Judgment, words: str, colour: str) -> Text:
     if judgment.verdict is None:
         line.append(f" ({judgment.stop_reason.value}: {plain(judgment.detail)})", style=colour)
     tokens = judgment.usage.policy_tokens
-    line.append(f"   {len(judgment.searches)} search(es), {tokens} tokens written", style="dim")
+    line.append(
+        f"   {len(judgment.searches)} {'search' if len(judgment.searches) == 1 else 'searches'}, {tokens} tokens written",
+        style="dim",
+    )
     return line
 
 

@@ -10,6 +10,7 @@ from rich.markup import escape
 from medverify.cli.common import (
     ConfigOption,
     SetOption,
+    err,
     mended_by_user,
     out,
     quiet_libraries,
@@ -36,6 +37,8 @@ def search(
 
             retriever = load_retriever(settings, status.update)
         hits = asyncio.run(_search(retriever, query, k))
+    if not hits:
+        err.print("no passage has any of these words", highlight=False)
     for hit in hits:
         if as_json:
             print(json.dumps(hit.model_dump(), ensure_ascii=False))  # noqa: T201 - for programs

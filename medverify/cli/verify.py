@@ -94,7 +94,8 @@ def _read(file: str, traces: int | None) -> tuple[list[Case], list[BadLine]]:
         source = sys.stdin.buffer if file == "-" else Path(file)
         records = list(read_cases(source))
     except (OSError, EOFError, PackError) as error:
-        fail(f"cannot read {file}: {error}")
+        pack = any(Path(f"{file}.questions.jsonl{end}").is_file() for end in ("", ".gz"))
+        fail(f"cannot read {file}: {error}" + ("; it is a pack: add --traces 1" if pack and traces is None else ""))
     return [r for r in records if isinstance(r, Case)], [r for r in records if isinstance(r, BadLine)]
 
 

@@ -110,7 +110,7 @@ def test_one_case_is_shown_with_its_evidence(cli: Cli, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
     for part in (
         "What does warfarin inhibit?",
-        "The judge's thoughts",
+        "The judge thought",
         "Searched for “",
         "1. Warfarin  score 0.",
         "Verdict: ",

@@ -62,3 +62,9 @@ def test_a_calibrated_probability_stands_beside_what_was_said() -> None:
     assert "calibrated" in text
     assert "0.625" in text
     assert "calibrated" not in shown(panel(CASE, judgment())) + shown(table([judgment()]))
+
+
+def test_thoughts_and_searches_stand_in_the_order_in_which_they_came() -> None:
+    text = shown(panel(CASE, judgment().model_copy(update={"reasoning": "It may inhibit.\n\nThe passages say so."})))
+    parts = [text.index(part) for part in ("It may inhibit.", "Searched for", "The passages say so.", "Verdict:")]
+    assert parts == sorted(parts)
