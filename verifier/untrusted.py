@@ -60,6 +60,7 @@ _SUSPECT = re.compile(
     rf"|{_LESS}{{2}}(?P<system>{_GAP}{_SLASH}?sys{_GAP}){_GREATER}{{2}}"
     rf"|\[(?P<instruction>{_GAP}{_SLASH}?inst{_GAP})\]"
 )
+_BRACKET = re.compile(r"[<\u2039\u2329\u27e8\u3008\u02c2\u1438\u276e\u2770\u00ab\u300a&\[]")  # what all of the above begin with
 _UNSEEN = re.compile(f"[{_INVISIBLE}]")
 
 
@@ -78,10 +79,15 @@ def neutralise(text: str) -> str:
 
 def _defuse(text: str) -> str:
     pieces: list[str] = []
-    done = 0
-    for match in _SUSPECT.finditer(text.translate(_FOLDING)):
+    done = at = 0
+    folded = text.lower() if text.isascii() else text.translate(_FOLDING)
+    while bracket := _BRACKET.search(folded, at):
+        match = _SUSPECT.match(folded, bracket.start())
+        if match is None:
+            at = bracket.end()
+            continue
         start, end = match.span(match.lastgroup or 0)
         pieces += [text[done : match.start()], "(", _UNSEEN.sub("", text[start:end]).strip(), ")"]
-        done = match.end()
+        done = at = match.end()
     pieces.append(text[done:])
     return "".join(pieces)

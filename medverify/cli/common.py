@@ -38,6 +38,12 @@ ModelOption = Annotated[
 EncoderOption = Annotated[str | None, typer.Option(help="Encoder: a name from `medverify models`, or a folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
+#: Which extra brings a module; `embedded` brings the others.
+_EXTRAS = {
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "serve"),
+    **dict.fromkeys(("datasets", "pyarrow"), "eval"),
+}
+
 #: Faults that a user can mend; their messages say how.
 EXPECTED = (
     SettingsError,
@@ -65,7 +71,7 @@ def mended_by_user() -> Iterator[None]:
     except EXPECTED as error:
         fail(str(error))
     except ModuleNotFoundError as error:
-        extra = "serve" if error.name in ("fastapi", "uvicorn", "prometheus_client") else "embedded"
+        extra = _EXTRAS.get(error.name or "", "embedded")
         fail(f"{error.name} is not installed. Mend it with: pip install 'medverify[{extra}]'")
 
 

@@ -5,7 +5,15 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from medverify.cli.common import err
 
@@ -36,6 +44,43 @@ class EncodingProgress:
         if not err.is_terminal and time.monotonic() - self._logged > _LOG_EVERY_S:
             self._logged = time.monotonic()
             err.print(words, highlight=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+
+class RowsProgress:
+    """How much of a file of unknown length is judged, how fast, and how long the rest will take."""
+
+    def __init__(self, unit: str) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=err, disable=not err.is_terminal)
+        self._task = self._bar.add_task("judging", total=1.0)
+        self._unit = unit
+        self._started = self._logged = time.monotonic()
+        self._first: int | None = None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def update(self, rows: int, share: float) -> None:
+        """Show where the work is: the number of the last row, and the share of the file that was read."""
+        now = time.monotonic()
+        if self._first is None:  # a run that goes on did not judge what was there
+            self._first, self._started = rows, now
+        rate = (rows - self._first) / max(now - self._started, 1e-9)
+        words = f"judged {rows:,} {self._unit}, {rate:,.1f} a second"
+        self._bar.update(self._task, description=words, completed=share)
+        if not err.is_terminal and now - self._logged > _LOG_EVERY_S:
+            self._logged = now
+            err.print(f"{words}, {share:.1%} of the file", highlight=False)
+
+    def say(self, words: str) -> None:
+        """What is done now, of which it is not known how long it takes."""
+        self._bar.update(self._task, description=words)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -6,7 +6,7 @@ limits, watched tokens, one generation at a time.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableSequence
 from collections.abc import Sequence as Ids
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,10 +29,17 @@ class ByteTokenizer:
         return list(text.encode())
 
     def decode(self, ids: Ids[int]) -> str:
-        return bytes(token for token in ids if token < _END).decode(errors="replace")
+        return _spelt(ids).decode(errors="replace")
 
     def chat_frame(self) -> tuple[list[int], list[int]]:
         return [], self.encode("\n")
+
+
+def _spelt(ids: Ids[int]) -> bytes:
+    try:
+        return bytes(ids)
+    except ValueError:  # an end of text among them
+        return bytes(token for token in ids if token < _END)
 
 
 @dataclass(slots=True)
@@ -63,8 +70,8 @@ class ScriptedEngine:
     max_sequences: int = 64
     delay_s: float = 0.0
     tokenizer: ByteTokenizer = field(default_factory=ByteTokenizer)
-    requests: list[Generate] = field(default_factory=list)
-    sequences: list[_ScriptedSequence] = field(default_factory=list)
+    requests: MutableSequence[Generate] = field(default_factory=list)  # all there ever were; long runs give a short deque
+    sequences: MutableSequence[_ScriptedSequence] = field(default_factory=list)
 
     @asynccontextmanager
     async def open(self, count: int = 1) -> AsyncIterator[list[Sequence]]:
@@ -101,12 +108,15 @@ class ScriptedEngine:
         if len(ids) > bound:
             finish = Finish.LENGTH if bound == request.max_tokens else Finish.CONTEXT
             ids = ids[:bound]
-        watched = tuple(self._watch(request, ids[:position]) for position in range(len(ids)))
+        watched = self._watch(request, ids) if request.watch else ((),) * len(ids)
         return Completion(tuple(ids), (0.0,) * len(ids), watched, finish, prefilled=len(request.ids))
 
-    def _watch(self, request: Generate, written: list[int]) -> tuple[float, ...]:
-        if not request.watch:
-            return ()
-        believed = self.beliefs(self.tokenizer.decode([*request.ids, *written]))
-        known = {self.tokenizer.encode(character)[0]: p for character, p in believed.items()}
-        return tuple(math.log(known[token]) if known.get(token) else -math.inf for token in request.watch)
+    def _watch(self, request: Generate, written: list[int]) -> tuple[tuple[float, ...], ...]:
+        before = bytearray(_spelt(request.ids))
+        watched = list[tuple[float, ...]]()
+        for token in written:
+            believed = self.beliefs(before.decode(errors="replace"))
+            known = {self.tokenizer.encode(character)[0]: p for character, p in believed.items()}
+            watched.append(tuple(math.log(known[token]) if known.get(token) else -math.inf for token in request.watch))
+            before += b"" if token == _END else bytes((token,))
+        return tuple(watched)
