@@ -236,11 +236,6 @@ class Judge:
         )
 
 
-def _characters(case: Case) -> int:
-    question = case.question
-    return len(question.text) + sum(map(len, (question.options or {}).values())) + len(case.trace.render())
-
-
 def judge_id(engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, settings: JudgeSettings) -> str:
     """SHA-256 over all that a judgment depends on: same id, same input, same seed: the same question was asked.
 
@@ -259,3 +254,8 @@ def judge_id(engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, s
         "force_verdict": settings.force_verdict,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _characters(case: Case) -> int:
+    question = case.question
+    return len(question.text) + sum(map(len, (question.options or {}).values())) + len(case.trace.render())
