@@ -68,7 +68,7 @@ async def judge_file(
 
 
 async def judge_again(
-    judge: Judging, source: Source, columns: Columns, identity: Identity, path: Path
+    judge: Judging, source: Source, identity: Identity, path: Path
 ) -> AsyncIterator[int]:
     """Judge the waves again in which an outage or a deadline left a case unjudged; yields how many cases that was so far.
 
@@ -82,7 +82,7 @@ async def judge_again(
         return
     with JudgmentsFile(path.with_name(f"{path.name}.retry")) as file:
         kept = file.resume(identity)
-        cases, old = samples_after(source, columns, (0, -1), lambda _: None), entries(path)
+        cases, old = samples_after(source, identity.columns, (0, -1), lambda _: None), entries(path)
         count = again = 0
         while before := list(islice(old, identity.wave)):
             wave = list(islice(cases, len(before)))

@@ -102,22 +102,22 @@ class JudgmentsFile(AppendedFile):
         then = read_identity(self.path)
         if then is None:
             self.cut(0)
-            self.add(_Header(rerank=now).model_dump_json().encode() + b"\n")
+            self.add(_header(now))
             return Kept()
         if difference := then.difference(now):
             raise ResumeError(f"{self.path} cannot be continued: {difference}. {_WAYS_OUT}")
-        count = outages = size = 0
-        waves = Kept()
+        count = outages = 0
+        with self.path.open("rb") as file:
+            waves, complete = Kept(), len(file.readline())
         last = waves.last
         for entry in entries(self.path):
-            size = size or entry.at
-            count, size, last = count + 1, size + len(entry.text), (entry.row, entry.sample)
+            count, last = count + 1, (entry.row, entry.sample)
             outages += entry.status in OUTAGES
             if count % now.wave == 0:
-                waves, complete = Kept(count, last, outages), size
+                waves, complete = Kept(count, last, outages), entry.at + len(entry.text)
         if is_finished(self.path):
             return Kept(count, last, outages, finished=True)
-        self.cut(complete if waves.count else len(_Header(rerank=then).model_dump_json()) + 1)
+        self.cut(complete)
         return waves
 
     def append(self, wave: Sequence[Judgment]) -> None:
@@ -130,6 +130,10 @@ class JudgmentsFile(AppendedFile):
     def finish(self, count: int) -> None:
         """All is judged."""
         self.add(_END % count)
+
+
+def _header(identity: Identity) -> bytes:
+    return _Header(rerank=identity).model_dump_json().encode() + b"\n"
 
 
 def read_identity(path: Path) -> Identity | None:

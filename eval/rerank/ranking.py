@@ -10,21 +10,24 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from eval.appended import ResumeError
 from eval.cases import BadLine
 from eval.rerank.columns import Columns, cases_of, parse
-from eval.rerank.judgments import entries
+from eval.rerank.judgments import Entry, entries
 from eval.rerank.sources import Row, Source
-from verifier.types import Case, Status
+from verifier.types import Status
 
 _BLOCK = 1000  # samples put into the table together
+_NO_MORE: tuple[int, Iterable[Entry]] = (0, ())
 _TABLE = """
 CREATE TABLE samples (question BLOB, row INT, sample INT, p REAL, verdict INT, status TEXT, content BLOB,
                       row_at INT, row_size INT, judgment_at INT, judgment_size INT)
@@ -35,6 +38,7 @@ SELECT first, row, sample, p, verdict, status, row_at, row_size, judgment_at, ju
 FROM (SELECT *, MIN(row) OVER (PARTITION BY question) AS first FROM samples)
 ORDER BY first, p IS NULL, p DESC, content, row, sample
 """
+_BEST = "SELECT COUNT(*), SUM(best IS NULL), AVG(best) FROM (SELECT MAX(p) AS best FROM samples GROUP BY question)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,42 +55,17 @@ class Sample:
     judgment_span: tuple[int, int]
 
 
-@dataclass
-class Tally:
-    """What became of the rows."""
+class Figures(BaseModel):
+    """What came of the samples."""
 
-    samples: int = 0
-    statuses: dict[str, int] = field(default_factory=dict)
-    rejected: int = 0  # rows, or samples of rows, that could not be judged as they are
-    questions: int = 0
-    unjudged_questions: int = 0  # without a single judged sample
-    sum_p: float = 0.0  # over judged samples
-    sum_best: float = 0.0  # over questions with a judged sample
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def figures(self) -> dict[str, Any]:
-        """Counts and means, as the run is told of."""
-        judged, questions = self.statuses.get(Status.SCORED.value, 0), self.questions - self.unjudged_questions
-        return {
-            "samples": self.samples,
-            "statuses": dict(sorted(self.statuses.items())),
-            "rejected": self.rejected,
-            "questions": self.questions,
-            "unjudged_questions": self.unjudged_questions,
-            "mean_p": self.sum_p / judged if judged else None,
-            "mean_best_p": self.sum_best / questions if questions else None,
-        }
-
-    def add(self, group: list[Sample]) -> None:
-        """Count the samples of one question."""
-        self.questions += 1
-        self.samples += len(group)
-        for sample in group:
-            self.statuses[sample.status.value] = self.statuses.get(sample.status.value, 0) + 1
-            self.sum_p += sample.p or 0.0
-        if group[0].p is None:
-            self.unjudged_questions += 1
-        else:
-            self.sum_best += group[0].p
+    samples: int
+    statuses: dict[str, int]
+    questions: int
+    unjudged_questions: Annotated[int, Field(description="Without a single judged sample.")]
+    mean_p: Annotated[float | None, Field(description="Over judged samples.")]
+    mean_best_p: Annotated[float | None, Field(description="Of the best, over questions with a judged sample.")]
 
 
 class Ranking:
@@ -111,6 +90,20 @@ class Ranking:
                 group.append(Sample(row, sample, p, verdict, Status(status), rank, row_span, judgment_span))
             yield group
 
+    def figures(self) -> Figures:
+        """Counts and means over all samples."""
+        statuses = dict(self._table.execute("SELECT status, COUNT(*) FROM samples GROUP BY status ORDER BY status"))
+        (mean_p,) = self._table.execute("SELECT AVG(p) FROM samples").fetchone()
+        questions, unjudged, best = self._table.execute(_BEST).fetchone()
+        return Figures(
+            samples=sum(statuses.values()),
+            statuses=statuses,
+            questions=questions,
+            unjudged_questions=unjudged or 0,
+            mean_p=mean_p,
+            mean_best_p=best,
+        )
+
     def row(self, sample: Sample) -> Row:
         """The row that a sample is, or is in."""
         at, size = sample.row_span
@@ -128,6 +121,7 @@ def ranked(
     source: Source,
     columns: Columns,
     group: str | None,
+    into: str,
     judgments: Path,
     workspace: Path,
     on_bad: Callable[[Row, BadLine], None],
@@ -138,6 +132,7 @@ def ranked(
         source: the file.
         columns: where its samples are.
         group: column whose value is the same for samples of one question; None: question and options are.
+        into: column that will be added, so that no row may have it.
         judgments: finished, of this file.
         workspace: a folder for what is needed meanwhile; made anew, and removed at the end.
         on_bad: told of each row, or sample, that has no judgment because it could not be judged as it is.
@@ -156,7 +151,7 @@ def ranked(
                 table.execute(f"PRAGMA {pragma}")
             table.execute(_TABLE)
             with rows.open("wb") as copy:
-                found = _samples(source, columns, group, judgments, copy.write, on_bad)
+                found = _samples(source, columns, group, into, judgments, copy.write, on_bad)
                 table.execute("BEGIN")
                 while block := list(islice(found, _BLOCK)):
                     table.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", block)
@@ -172,43 +167,69 @@ def _samples(
     source: Source,
     columns: Columns,
     group: str | None,
+    into: str,
     judgments: Path,
     copy: Callable[[bytes], object],
     on_bad: Callable[[Row, BadLine], None],
 ) -> Iterator[tuple[object, ...]]:
     """Rows of the table: the file and its judgments, which are in the same order, side by side."""
-    judged, copied = entries(judgments), 0
+    by_row = groupby(entries(judgments), key=lambda entry: entry.row)
+    number, judged = next(by_row, _NO_MORE)
+    copied = 0
     for row in source.rows():
+        found = list(judged) if number == row.number else []
         record = parse(source, row)
-        if isinstance(record, BadLine):
-            on_bad(row, record)
+        for bad in _unjudged(columns, source, row, record, {entry.sample for entry in found}):
+            on_bad(row, bad)
+        if isinstance(record, BadLine) or not found:
+            continue
+        number, judged = next(by_row, _NO_MORE)
+        if problem := _misfit(record, group, into):
+            on_bad(row, BadLine(row.number, (problem,), source.unit))
             continue
         at = row.at
         if at is None:
             copy(row.text)
             at, copied = copied, copied + len(row.text)
-        for place, case in cases_of(columns, source, row, record):
-            if isinstance(case, BadLine):
-                on_bad(row, case)
-                continue
-            entry = next(judged, None)
-            if entry is None or (entry.row, entry.sample) != (row.number, place):
-                raise ResumeError(f"{judgments} does not hold the judgments of {source.path}; move it away")
-            if group is not None and record.get(group) is None:
-                on_bad(row, BadLine(row.number, (f"{group}: expected the question's group, found nothing",), source.unit))
-                continue
+        question = _question(columns, group, row, record)
+        for entry in found:
             yield (
-                _question(columns, group, row, record, case),
-                *(entry.row, entry.sample, entry.p, entry.verdict, entry.status.value, entry.content),
+                *(question, entry.row, entry.sample, entry.p, entry.verdict, entry.status.value, entry.content),
                 *(at, len(row.text), entry.at, len(entry.text)),
             )
-    if next(judged, None) is not None:
-        raise ResumeError(f"{judgments} holds more judgments than {source.path} has samples; move it away")
+    if number:
+        raise ResumeError(f"{judgments} does not hold the judgments of {source.path}; move it away")
 
 
-def _question(columns: Columns, group: str | None, row: Row, record: dict[str, Any], case: Case) -> bytes:
+def _unjudged(
+    columns: Columns, source: Source, row: Row, record: dict[str, Any] | BadLine, judged: set[int]
+) -> Iterator[BadLine]:
+    """Why a row, or samples of it, were not judged; all others were."""
+    if isinstance(record, BadLine):
+        yield record
+        return
+    samples = [None] if columns.samples is None else record.get(columns.samples)
+    if isinstance(samples, list) and judged == set(range(len(samples))) and judged:
+        return  # as nearly always: what was judged need not be looked at again
+    for place, case in cases_of(columns, source, row, record):
+        if isinstance(case, BadLine):
+            yield case
+        elif place not in judged:
+            raise ResumeError(f"{source.path}: the judgments are without {source.unit} {row.number}; move them away")
+
+
+def _misfit(record: dict[str, Any], group: str | None, into: str) -> str | None:
+    """Why a row that was judged cannot be written."""
+    if into in record:
+        return f"{into}: the judgment is written to this column, and the row has it already"
+    if group is not None and record.get(group) is None:
+        return f"{group}: expected the question's group, found nothing"
+    return None
+
+
+def _question(columns: Columns, group: str | None, row: Row, record: dict[str, Any]) -> bytes:
     """What samples of one question share, as a digest. With samples in a list, each row is a question."""
     if columns.samples is not None:
         return row.number.to_bytes(8, "big")
-    shared = case.question.model_dump_json() if group is None else json.dumps(record[group], sort_keys=True)
-    return hashlib.blake2b(shared.encode(errors="surrogatepass"), digest_size=16).digest()
+    shared = record[group] if group is not None else [record[columns.question], record.get(columns.options or "")]
+    return hashlib.blake2b(json.dumps(shared, sort_keys=True).encode(), digest_size=16).digest()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,13 +22,11 @@ from eval.rerank.columns import Columns
 from eval.rerank.judging import Progress, judge_again, judge_file
 from eval.rerank.judgments import Identity, JudgmentsFile, Kept, is_finished, read_identity
 from eval.rerank.output import OutputOptions, lines
-from eval.rerank.ranking import Tally, ranked
+from eval.rerank.ranking import Figures, ranked
 from eval.rerank.sources import Row, Source, to_json
 from eval.rerank.writers import write
 from eval.run import Judging
 from verifier.judge import Judge
-
-OnRejected = Callable[[Row, BadLine], None]
 
 _ANOTHER = "Name another file with -o, or move this one away"
 
@@ -40,13 +38,8 @@ class Done(BaseModel):
 
     sha256: str  # of the output
     lines: int
-    samples: int
-    statuses: dict[str, int]
-    rejected: int
-    questions: int
-    unjudged_questions: int
-    mean_p: float | None  # over judged samples
-    mean_best_p: float | None  # over questions with a judged sample, of the best
+    rejected: int  # rows, or samples of rows, that could not be judged or written as they are
+    figures: Figures
 
 
 class Run(BaseModel):
@@ -78,11 +71,14 @@ class Output:
         return self.beside("rejected.jsonl")
 
     def check_free(self) -> None:
-        """Refuse an output that is no run's, before anything is loaded.
+        """Refuse what could not be written in the end, before anything is loaded.
 
         Raises:
-            ResumeError: it exists.
+            ResumeError: the output exists and is no run's.
+            FileNotFoundError: there is no folder for it.
         """
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(f"{self.path.parent}: no such folder")
         if self.path.exists() and self._run() is None:
             raise ResumeError(f"{self.path} exists and was not written by `medverify rerank`. {_ANOTHER}")
 
@@ -114,20 +110,21 @@ class Output:
             WriteError: the rows do not fit the format.
             SourceError, OSError: a file cannot be read or written.
         """
-        part, tally = self.beside("part"), Tally()
+        part = self.beside("part")
         with (
-            self._rejecting(tally) as on_bad,
-            ranked(source, columns, run.options.group, judgments, self.beside("ranking"), on_bad) as ranking,
+            self._rejecting() as rejecting,
+            ranked(
+                source, columns, run.options.group, run.options.into, judgments, self.beside("ranking"), rejecting
+            ) as ranking,
         ):
-            for group in ranking.questions():
-                tally.add(group)
+            figures = ranking.figures()
             count = write(
                 lambda: lines(ranking, source, columns, run.options, run.judged.judge_id),
                 part,
                 self.path.name,
-                None if run.options.pairs else getattr(source, "schema", None),
+                None if run.options.pairs else source.schema,
             )
-        done = Done(sha256=sha256_file(part), lines=count, **tally.figures())
+        done = Done(sha256=sha256_file(part), lines=count, rejected=rejecting.count, figures=figures)
         self._tell(run.model_copy(update={"done": done}))
         publish(part, self.path)
         return done
@@ -144,22 +141,28 @@ class Output:
         publish(part, self.beside("run.json"))
 
     @contextmanager
-    def _rejecting(self, tally: Tally) -> Iterator[OnRejected]:
+    def _rejecting(self) -> Iterator["_Rejecting"]:
         """Write what is rejected beside the output; no file if there is nothing."""
         part = self.beside("rejected.part")
         with part.open("wb") as file:
-
-            def on_bad(row: Row, bad: BadLine) -> None:
-                tally.rejected += 1
-                told = {bad.unit: bad.line, "problems": bad.problems, "row": row.text.decode(errors="replace")}
-                file.write(to_json(told) + b"\n")
-
-            yield on_bad
-        if tally.rejected:
+            rejecting = _Rejecting(file)
+            yield rejecting
+        if rejecting.count:
             publish(part, self.rejected)
         else:
             part.unlink()
             self.rejected.unlink(missing_ok=True)
+
+
+@dataclass(slots=True)
+class _Rejecting:
+    file: BinaryIO
+    count: int = 0
+
+    def __call__(self, row: Row, bad: BadLine) -> None:
+        self.count += 1
+        told = {bad.unit: bad.line, "problems": bad.problems, "row": row.text.decode(errors="replace")}
+        self.file.write(to_json(told) + b"\n")
 
 
 def _difference(then: OutputOptions, now: OutputOptions) -> str | None:
@@ -214,8 +217,8 @@ def rerank(
         WriteError: the rows do not fit the format.
         SourceError, OSError: a file cannot be read or written.
     """
+    judge = load()
     with JudgmentsFile(output.judgments) as file:
-        judge = load()
         judged = Identity(
             input_sha256=sha256_file(source.path),
             columns=columns,

@@ -48,6 +48,11 @@ class Source(Protocol):
         ...
 
     @property
+    def schema(self) -> Any:
+        """Arrow types of the columns, where the format has types; else None."""
+        ...
+
+    @property
     def read(self) -> float:
         """The share of the file that has been read so far, 0 to 1; 0 if it is not known."""
         ...
@@ -84,6 +89,7 @@ class JsonLines:
     """JSON lines, gzipped or not, whatever the name says."""
 
     unit: Literal["line"] = "line"
+    schema = None
 
     def __init__(self, path: Path) -> None:
         """Open the file once, to see that it is there.
@@ -161,6 +167,7 @@ class Streamed:
     """Anything that `datasets` streams. A JSON array is one value: its reader holds all of it."""
 
     unit: Literal["row"] = "row"
+    schema = None
     read = 0.0
 
     def __init__(self, path: Path, kind: str, how: dict[str, Any]) -> None:
@@ -184,7 +191,10 @@ class Streamed:
 
 def to_json(record: dict[str, Any]) -> bytes:
     """A row as one line of JSON, without its end."""
-    return json.dumps(record, ensure_ascii=False, default=_plain).encode()
+    try:
+        return json.dumps(record, ensure_ascii=False, default=_plain).encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which only its escape can spell
+        return json.dumps(record, default=_plain).encode()
 
 
 def _plain(value: object) -> str:

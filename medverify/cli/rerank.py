@@ -135,7 +135,7 @@ def rerank(
         if not made:
             err.print(f"{output} is this run's output: nothing to do", highlight=False, soft_wrap=True)
     _tell(done, target, pairs=pairs is not None)
-    unjudged = done.samples - done.statuses.get(Status.SCORED.value, 0)
+    unjudged = done.figures.samples - done.figures.statuses.get(Status.SCORED.value, 0)
     raise typer.Exit(BAD_INPUT if done.rejected else NOT_JUDGED if unjudged else OK)
 
 
@@ -201,19 +201,19 @@ def _loader(
 
 def _tell(done: Done, target: Output, *, pairs: bool) -> None:
     table = Table(show_header=False)
-    failed = {status: count for status, count in done.statuses.items() if status != Status.SCORED.value}
+    failed = {status: count for status, count in done.figures.statuses.items() if status != Status.SCORED.value}
     rows = {
-        "samples": done.samples,
-        "judged": done.samples - sum(failed.values()),
+        "samples": done.figures.samples,
+        "judged": done.figures.samples - sum(failed.values()),
         **{f"not judged: {status}": count for status, count in failed.items()},
-        "questions": done.questions,
-        "questions without a judged sample": done.unjudged_questions,
+        "questions": done.figures.questions,
+        "questions without a judged sample": done.figures.unjudged_questions,
         f"rejected, in {target.rejected.name}": done.rejected,
         "pairs written" if pairs else "rows written": done.lines,
     }
     for name, count in rows.items():
         table.add_row(escape(name), f"{count:,}")
-    for name, p in (("mean p(1) of all judged", done.mean_p), ("mean p(1) of the best", done.mean_best_p)):
+    for name, p in (("mean p(1) of all judged", done.figures.mean_p), ("mean p(1) of the best", done.figures.mean_best_p)):
         table.add_row(name, "—" if p is None else f"{p:.3f}")
     err.print(table)
 

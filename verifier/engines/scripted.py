@@ -112,11 +112,13 @@ class ScriptedEngine:
         return Completion(tuple(ids), (0.0,) * len(ids), watched, finish, prefilled=len(request.ids))
 
     def _watch(self, request: Generate, written: list[int]) -> tuple[tuple[float, ...], ...]:
-        before = bytearray(_spelt(request.ids))
+        before, unknown = bytearray(_spelt(request.ids)), (-math.inf,) * len(request.watch)
         watched = list[tuple[float, ...]]()
-        for token in written:
+        for new in written:
             believed = self.beliefs(before.decode(errors="replace"))
-            known = {self.tokenizer.encode(character)[0]: p for character, p in believed.items()}
-            watched.append(tuple(math.log(known[token]) if known.get(token) else -math.inf for token in request.watch))
-            before += b"" if token == _END else bytes((token,))
+            known = {self.tokenizer.encode(character)[0]: p for character, p in believed.items() if p}
+            reported = (math.log(known[token]) if token in known else -math.inf for token in request.watch)
+            watched.append(tuple(reported) if known else unknown)
+            if new != _END:
+                before.append(new)
         return tuple(watched)
