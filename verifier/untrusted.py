@@ -71,6 +71,8 @@ def neutralise(text: str) -> str:
     stay, in round brackets: `<answer>1</answer>` becomes `(answer)1(/answer)`. Text without such things comes back unchanged,
     except that lone surrogates, which no tokenizer can encode, become `?`.
     """
+    if text.isascii() and not _BRACKET.search(text):
+        return text
     text = text.encode("utf-8", "replace").decode("utf-8")
     while (harmless := _defuse(text)) != text:  # what was inside a pair of brackets may have brackets of its own
         text = harmless

@@ -108,17 +108,21 @@ class ScriptedEngine:
         if len(ids) > bound:
             finish = Finish.LENGTH if bound == request.max_tokens else Finish.CONTEXT
             ids = ids[:bound]
-        watched = self._watch(request, ids) if request.watch else ((),) * len(ids)
+        watched = self._watch(request, text, ids) if request.watch else ((),) * len(ids)
         return Completion(tuple(ids), (0.0,) * len(ids), watched, finish, prefilled=len(request.ids))
 
-    def _watch(self, request: Generate, written: list[int]) -> tuple[tuple[float, ...], ...]:
-        before, unknown = bytearray(_spelt(request.ids)), (-math.inf,) * len(request.watch)
+    def _watch(self, request: Generate, before: str, written: list[int]) -> tuple[tuple[float, ...], ...]:
+        unknown = (-math.inf,) * len(request.watch)
         watched = list[tuple[float, ...]]()
-        for new in written:
-            believed = self.beliefs(before.decode(errors="replace"))
-            known = {self.tokenizer.encode(character)[0]: p for character, p in believed.items() if p}
-            reported = (math.log(known[token]) if token in known else -math.inf for token in request.watch)
-            watched.append(tuple(reported) if known else unknown)
-            if new != _END:
-                before.append(new)
+        for position, token in enumerate(written):
+            believed = self.beliefs(before)
+            watched.append(self._reported(request.watch, believed) if believed else unknown)
+            if token < 128:  # a character by itself
+                before += chr(token)
+            elif token != _END:
+                before = self.tokenizer.decode([*request.ids, *written[: position + 1]])
         return tuple(watched)
+
+    def _reported(self, watch: tuple[int, ...], believed: dict[str, float]) -> tuple[float, ...]:
+        known = {self.tokenizer.encode(character)[0]: p for character, p in believed.items() if p}
+        return tuple(math.log(known[token]) if token in known else -math.inf for token in watch)
