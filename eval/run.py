@@ -6,23 +6,43 @@ from its content alone, the file comes out as if nothing had happened.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from typing import Protocol
 
 from pydantic import ValidationError
 
 from eval.appended import AppendedFile, ResumeError
-from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status
 
-__all__ = ["Journal", "ResumeError", "judge_waves", "to_line"]
+__all__ = ["OUTAGES", "Journal", "Judging", "ResumeError", "judge_waves", "to_line"]
 
 _LINE_START = b'{"id":'
 OUTAGES = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
 
 
-async def judge_waves(judge: Judge, cases: Sequence[Case], done: int = 0) -> AsyncIterator[list[Judgment]]:
+class Judging(Protocol):
+    """What a run needs of whatever judges: a `Judge` in this process, or a `RemoteJudge` at a URL."""
+
+    @property
+    def judge_id(self) -> str: ...
+
+    @property
+    def seed(self) -> int:
+        """What judgments are drawn with."""
+        ...
+
+    @property
+    def max_together(self) -> int:
+        """Cases of a wave."""
+        ...
+
+    async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> Sequence[Judgment]:
+        """Judge a wave; what fails is a status."""
+        ...
+
+
+async def judge_waves(judge: Judging, cases: Sequence[Case], done: int = 0) -> AsyncIterator[list[Judgment]]:
     """Judge `cases[done:]` wave by wave; `done` is a multiple of the wave's size."""
-    size = judge.engine.max_sequences
+    size = judge.max_together
     for start in range(done, len(cases), size):
         wave = await judge.verify_together(cases[start : start + size])
         yield [judgment.without_clock() for judgment in wave]
@@ -31,7 +51,9 @@ async def judge_waves(judge: Judge, cases: Sequence[Case], done: int = 0) -> Asy
 class Journal(AppendedFile):
     """The output file of a run: JSON lines of judgments in the order of the cases. Open it with `with`; one run at a time."""
 
-    def resume(self, judge: Judge, cases: Sequence[Case], *, retry_failed: bool = False) -> list[Judgment]:
+    kind: type[Judgment] = Judgment  # what its lines are read as
+
+    def resume(self, judge: Judging, cases: Sequence[Case], *, retry_failed: bool = False) -> list[Judgment]:
         """Read what is there, cut off what is not a complete wave, and return the judgments that stay.
 
         With `retry_failed` the run goes back to the first wave in which a case was not judged for reasons outside the
@@ -52,12 +74,12 @@ class Journal(AppendedFile):
                 )
             if judgment.id != case.id or judgment.case_digest != case.digest:
                 raise self._mismatch(f"line {number} judges {judgment.id!r}, not the input's {case.id!r} as it is now")
-            if judgment.seed != judge.settings.sampling.seed:
-                raise self._mismatch(f"line {number} has seed {judgment.seed}, not {judge.settings.sampling.seed}")
+            if judgment.seed != judge.seed:
+                raise self._mismatch(f"line {number} has seed {judgment.seed}, not {judge.seed}")
         cut_short = data[sum(len(line) + 1 for line in lines) :]
         if cut_short[: len(_LINE_START)] != _LINE_START[: len(cut_short)]:
             raise self._mismatch("it does not end in the beginning of a judgment")
-        size = judge.engine.max_sequences
+        size = judge.max_together
         kept = len(judgments) if len(judgments) == len(cases) else len(judgments) // size * size
         if (
             retry_failed
@@ -75,7 +97,7 @@ class Journal(AppendedFile):
 
     def _parse(self, number: int, line: bytes) -> Judgment:
         try:
-            return Judgment.model_validate_json(line)
+            return self.kind.model_validate_json(line)
         except ValidationError as error:
             raise self._mismatch(f"line {number} is not a judgment ({error.error_count()} problems)") from error
 

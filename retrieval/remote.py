@@ -5,16 +5,16 @@ what a judge was shown must be what its id says.
 """
 
 import asyncio
-import random
 from collections.abc import Mapping, Sequence
-from itertools import chain, count
+from itertools import chain
 from math import isfinite
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, NoReturn, Self
 
 import httpx2
 from pydantic import ValidationError
 
+from retrieval.clients import PASSING, LoopClient, NotToldError, described, retry_after_s, told, wait_s
 from retrieval.local import check_query
 from retrieval.passage import (
     DeadlineError,
@@ -29,9 +29,6 @@ from retrieval.passage import (
 )
 
 _BUSY = 503
-_RETRIED = frozenset({500, 502, _BUSY, 504})
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 10.0
-_CONNECTIONS = 256
 
 
 class RemoteRetriever:
@@ -49,8 +46,7 @@ class RemoteRetriever:
         self._url = url.rstrip("/")
         self._digest = digest
         self._timeout_s, self._retries = timeout_s, retries
-        self._client: httpx2.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client = LoopClient(self._url)
 
     @classmethod
     def connect(cls, url: str, *, timeout_s: float = 30.0, retries: int = 5) -> Self:
@@ -59,24 +55,10 @@ class RemoteRetriever:
         Raises:
             UnavailableError: it does not answer, or not as a retrieval server does.
         """
-        address, ends = url.rstrip("/") + "/info", monotonic() + timeout_s
-        for attempt in count(1):
-            try:
-                reply = httpx2.get(address, timeout=max(ends - monotonic(), 0.001))
-                digest = reply.raise_for_status().json()["digest"]
-                if not isinstance(digest, str):
-                    raise TypeError(f"digest is {digest!r}")
-                break
-            except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
-                lost = isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.UnsupportedProtocol)
-                passing, wait_s = lost, _wait(attempt)
-                if isinstance(error, httpx2.HTTPStatusError):
-                    passing, wait_s = reply.status_code in _RETRIED, _wait(attempt, _retry_after(reply.headers))
-                if not passing or attempt > retries or monotonic() + wait_s >= ends:
-                    raise UnavailableError(
-                        f"{address} does not tell which index it holds ({error!r}); start one with `medverify retrieve serve`"
-                    ) from error
-            sleep(wait_s)
+        try:
+            digest = told(url, "digest", timeout_s=timeout_s, retries=retries)
+        except NotToldError as error:
+            raise UnavailableError(f"{error}; start one with `medverify retrieve serve`") from error
         return cls(url, digest, timeout_s=timeout_s, retries=retries)
 
     @property
@@ -119,9 +101,7 @@ class RemoteRetriever:
 
     async def aclose(self) -> None:
         """Close the connections. May be called more than once."""
-        if self._client is not None and self._loop is asyncio.get_running_loop():
-            await self._client.aclose()
-        self._client = None
+        await self._client.aclose()
 
     async def _ask(
         self, queries: list[str], k: int, allowed_s: float, failures: list[RetrievalError]
@@ -135,13 +115,13 @@ class RemoteRetriever:
             TimeoutError: the next try would be too late.
             RetrievalError: the last failure, once there are no more tries.
         """
-        client, ends, asked_s = self._connected(), monotonic() + allowed_s, 0.0
+        client, ends, asked_s = self._client.here(), monotonic() + allowed_s, 0.0
         for attempt in range(self._retries + 1):
             if attempt:
-                wait_s = _wait(attempt, asked_s)
-                if monotonic() + wait_s >= ends:
+                pause_s = wait_s(attempt, asked_s)
+                if monotonic() + pause_s >= ends:
                     raise TimeoutError
-                await asyncio.sleep(wait_s)
+                await asyncio.sleep(pause_s)
             body = {
                 "queries": queries,
                 "topk": k,
@@ -155,17 +135,17 @@ class RemoteRetriever:
                 failures.append(UnavailableError(f"{self._url}: {type(error).__name__}: {error}"))
                 asked_s = 0.0
                 continue
-            if reply.status_code not in _RETRIED:
+            if reply.status_code not in PASSING:
                 return reply
             failures.append(self._passing(reply))
-            asked_s = _retry_after(reply.headers)
+            asked_s = retry_after_s(reply.headers)
         failure = failures[-1]
         failure.args = (f"{failure}; asked {self._retries + 1} times",)
         raise failure
 
     def _passing(self, reply: httpx2.Response) -> RetrievalError:
         """What a status means that may be another one soon."""
-        message = f"{self._url}: {_described(reply)}"
+        message = f"{self._url}: {described(reply)}"
         if reply.status_code == _BUSY:
             try:
                 fields = reply.json()
@@ -180,7 +160,7 @@ class RemoteRetriever:
                 case "unavailable":
                     return UnavailableError(message)
                 case _:
-                    return OverloadedError(message, _retry_after(reply.headers))
+                    return OverloadedError(message, retry_after_s(reply.headers))
         return UnavailableError(message) if reply.status_code in (502, 504) else RetrievalError(message)
 
     def _read(self, reply: httpx2.Response, count: int, k: int) -> list[list[Hit]]:
@@ -218,42 +198,9 @@ class RemoteRetriever:
         return hits
 
     def _refuse(self, reply: httpx2.Response) -> NoReturn:
-        message = f"{self._url}: {_described(reply)}"
+        message = f"{self._url}: {described(reply)}"
         raise (QueryError if reply.status_code == 422 else RetrievalError)(message)
-
-    def _connected(self) -> httpx2.AsyncClient:
-        """The client of the running event loop; connections cannot move from one loop to another."""
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
-            # Time is kept by the caller of `_ask`, for all tries together.
-            self._client = httpx2.AsyncClient(base_url=self._url, timeout=None, limits=limits)
-            self._loop = loop
-        return self._client
 
 
 def _hit(entry: Mapping[str, Any], rank: int) -> Hit:
     return Hit(passage=Passage.model_validate(entry["document"]), score=entry["score"], rank=rank)
-
-
-def _described(reply: httpx2.Response) -> str:
-    """Status, and the problem's own words if it is one."""
-    try:
-        detail = reply.json()["detail"]
-    except (ValueError, KeyError, TypeError):
-        detail = reply.text
-    return f"HTTP {reply.status_code}: {detail!s:.300}"
-
-
-def _wait(attempt: int, asked_s: float = 0.0) -> float:
-    """Seconds before a try: never sooner than the server asks, and not all callers at the same moment."""
-    backoff = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**attempt) * random.uniform(0.5, 1)  # noqa: S311
-    return asked_s * random.uniform(1, 1.25) + backoff  # noqa: S311
-
-
-def _retry_after(headers: httpx2.Headers) -> float:
-    """Seconds that the server asks to wait; 0 if it does not say, or says it as a date."""
-    try:
-        return max(0.0, float(headers.get("Retry-After", 0)))
-    except ValueError:
-        return 0.0

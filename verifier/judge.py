@@ -90,6 +90,16 @@ class Judge:
         await self.engine.aclose()
         await self.retriever.aclose()
 
+    @property
+    def seed(self) -> int:
+        """The settings' seed: in force wherever a call names none."""
+        return self.settings.sampling.seed
+
+    @property
+    def max_together(self) -> int:
+        """Cases that can be judged as one batch."""
+        return self.engine.max_sequences
+
     async def verify(self, case: Case, seed: int | None = None) -> Judgment:
         """Judge one case. Always returns: whatever fails is a status, never a number.
 
@@ -98,7 +108,7 @@ class Judge:
         return (await self._verify([case], seed))[0]
 
     async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> list[Judgment]:
-        """Judge cases as one batch, in step with one another, at most `engine.max_sequences` of them.
+        """Judge cases as one batch, in step with one another, at most `max_together` of them.
 
         The same cases in the same order give the same numbers each time, unless a deadline strikes.
         """
@@ -133,7 +143,7 @@ class Judge:
         """
         deadline = deadline or asyncio.get_running_loop().time() + self.settings.limits.deadline_s
         started = time.perf_counter()
-        seed = self.settings.sampling.seed if seed is None else seed
+        seed = self.seed if seed is None else seed
         episode = Episode(self.engine, sequence, self.retriever, self.settings, self.labels, seed)
         verdict: Verdict | None = None
         stop = Stop(StopReason.ANSWERED)
@@ -215,25 +225,8 @@ class Judge:
         )
 
     def _failure(self, case: Case, seed: int | None, reason: StopReason, detail: str) -> Judgment:
-        return Judgment(
-            id=case.id,
-            status=_STATUS[reason],
-            verdict=None,
-            p_correct=None,
-            label_mass=None,
-            forced=False,
-            reasoning="",
-            searches=[],
-            stop_reason=reason,
-            turns=0,
-            format_score=None,
-            detail=detail,
-            usage=Usage(),
-            latency_ms=None,
-            seed=self.settings.sampling.seed if seed is None else seed,
-            case_digest=case.digest,
-            judge_id=self.judge_id,
-        )
+        seed = self.seed if seed is None else seed
+        return Judgment.unjudged(case, _STATUS[reason], reason, detail, seed=seed, judge_id=self.judge_id)
 
 
 def judge_id(engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, settings: JudgeSettings) -> str:

@@ -181,6 +181,29 @@ class Judgment(BaseModel):
             raise ValueError("a verdict and probabilities belong to `scored` and to nothing else")
         return self
 
+    @classmethod
+    def unjudged(cls, case: Case, status: Status, reason: StopReason, detail: str, *, seed: int, judge_id: str) -> Self:
+        """What is known of a case whose episode never began."""
+        return cls(
+            id=case.id,
+            status=status,
+            verdict=None,
+            p_correct=None,
+            label_mass=None,
+            forced=False,
+            reasoning="",
+            searches=[],
+            stop_reason=reason,
+            turns=0,
+            format_score=None,
+            detail=detail,
+            usage=Usage(),
+            latency_ms=None,
+            seed=seed,
+            case_digest=case.digest,
+            judge_id=judge_id,
+        )
+
     def without_clock(self) -> "Judgment":
         """The same judgment without the times it took: what is left is the same in every run."""
         searches = [search.model_copy(update={"latency_ms": None}) for search in self.searches]

@@ -3,6 +3,7 @@
 import typer
 
 from medverify.cli import (
+    attack,
     bench,
     compress,
     demo,
@@ -48,6 +49,7 @@ app.command()(rerank.rerank)
 app.command()(search.search)
 app.command()(serve.serve)
 app.command()(score.score)
+app.command()(attack.attack)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 app.command()(inspect.schema)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     TextColumn,
     TimeElapsedColumn,
@@ -91,4 +92,16 @@ class RowsProgress:
 def bytes_progress() -> Progress:
     """A bar for reading files."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return Progress(*columns, console=err, disable=not err.is_terminal)
+
+
+def cases_progress() -> Progress:
+    """A bar for judging cases."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     return Progress(*columns, console=err, disable=not err.is_terminal)

@@ -27,7 +27,7 @@ COMMANDS = list(commands())
 
 def test_the_list_of_commands() -> None:
     assert {" ".join(path) for path, _ in COMMANDS} == {
-        "", "demo", "verify", "rerank", "search", "serve", "score", "models", "doctor", "schema",
+        "", "demo", "verify", "rerank", "search", "serve", "score", "attack", "models", "doctor", "schema",
         "config", "config show", "index", "index build", "index info", "index verify", "index plan", "index bench",
         "index add-bm25", "index eval", "index compress", "retrieve", "retrieve serve",
     }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Attacks on a judge: texts made to be judged wrongly, and how often they succeed."""

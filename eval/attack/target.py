@@ -1,0 +1,89 @@
+"""What is attacked: a judge in this process, whose episodes can be looked into, or one at a URL, which only answers."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from copy import copy
+
+from eval.attack.attack import Attack
+from eval.attack.audit import AuditedJudgment, is_foreign
+from eval.attack.poison import PoisonedRetriever
+from eval.run import Journal
+from retrieval.passage import Passage
+from verifier.judge import Judge, Outcome
+from verifier.remote import RefusedError, RemoteJudge
+from verifier.types import Case, Judgment
+
+
+class AttackJournal(Journal):
+    """The judgments of attacks, with what their audit found."""
+
+    kind = AuditedJudgment
+
+
+class AttackedJudge:
+    """A judge in this process that judges attacks by their ids, each with its own poison, and audits every verdict.
+
+    Waves start together and advance in step, as those of `Judge.verify_together`.
+    """
+
+    def __init__(self, judge: Judge, attacks: Iterable[Attack], max_together: int | None = None) -> None:
+        """Args:
+        judge: whose engine nobody else uses.
+        attacks: what will be judged.
+        max_together: cases of a wave; as many as the engine takes if None.
+        """
+        self._judge = judge
+        self._poisoned = {attack.id: _poisoned(judge, attack.poison) for attack in attacks if attack.poison is not None}
+        self.judge_id = judge.judge_id
+        self.seed = judge.seed
+        self.max_together = min(max_together or judge.max_together, judge.max_together)
+
+    async def warm_up(self) -> None:
+        """Compute what all prompts share before the first case comes."""
+        await self._judge.warm_up()
+
+    async def aclose(self) -> None:
+        """Close the judge."""
+        await self._judge.aclose()
+
+    async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> list[AuditedJudgment]:
+        """Judge a wave.
+
+        Raises:
+            EngineError: the engine gives no place; nothing was judged.
+        """
+        async with self._judge.engine.open(len(cases)) as places:
+            runs = [
+                self._poisoned.get(case.id, self._judge).run(case, place, seed)
+                for case, place in zip(cases, places, strict=True)
+            ]
+            return [self._audited(outcome) for outcome in await asyncio.gather(*runs)]
+
+    def _audited(self, outcome: Outcome) -> AuditedJudgment:
+        foreign = is_foreign(outcome, self._judge.engine.tokenizer)
+        return AuditedJudgment(**outcome.judgment.model_dump(), foreign=foreign)
+
+
+def _poisoned(judge: Judge, poison: Passage) -> Judge:
+    """The same judge with a poisoned index behind it."""
+    twin = copy(judge)
+    twin.retriever = PoisonedRetriever(judge.retriever, poison)
+    return twin
+
+
+async def offer_unfit(judge: RemoteJudge, attacks: Iterable[Attack]) -> dict[str, Judgment]:
+    """Send what our own schema refuses to a service, and return the judgments of those that it takes all the same.
+
+    Raises:
+        RemoteJudgeError: it neither judged nor refused one.
+    """
+    taken = dict[str, Judgment]()
+    for attack in attacks:
+        if attack.case() is None:
+            question = attack.base.labelled.case.question.model_dump(mode="json", exclude_none=True)
+            body = {"case": {"id": attack.id, "question": question, "trace": attack.trace}, "seed": judge.seed}
+            try:
+                taken[attack.id] = await judge.ask(body)
+            except RefusedError:
+                continue
+    return taken

@@ -1,0 +1,250 @@
+"""`medverify attack`: can the judge be fooled?"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from configs.settings import Settings
+from eval.packs import LabelledCase, PackError, read_pack
+from medverify.cli.common import (
+    NOT_JUDGED,
+    OK,
+    ConfigOption,
+    JsonOption,
+    ModelOption,
+    SetOption,
+    fail,
+    mended_by_user,
+    out,
+    quiet_libraries,
+    settings_from,
+    waiting,
+)
+from medverify.cli.demo import demo_cases
+from medverify.cli.progress import cases_progress
+from medverify.cli.render import plain
+from verifier.types import Judgment
+
+if TYPE_CHECKING:
+    from eval.attack.attack import Attack, Base, Family
+    from eval.attack.report import AttackReport
+    from eval.attack.target import AttackedJudge, AttackJournal
+    from verifier.prompt import Prompt
+    from verifier.remote import RemoteJudge
+
+_AT_A_URL = 16  # cases in flight
+#: Whether the reasoning of a demo case is right, and the options that it ends with and that are right.
+_DEMO: dict[str, tuple[Literal[0, 1], str, str]] = {
+    "right": (1, "B", "B"),
+    "wrong-mechanism": (0, "B", "B"),
+    "outdated-claim": (0, "A", "B"),
+}
+
+
+def attack(
+    pack: Annotated[
+        Path | None,
+        typer.Option(
+            help="Attack traces of a pack: PREFIX of .questions.jsonl and .traces.jsonl; else the demo cases."
+        ),
+    ] = None,
+    questions: Annotated[
+        int, typer.Option(min=1, help="With --pack: questions to draw, with one trace each, right and wrong in turn.")
+    ] = 20,
+    url: Annotated[
+        str | None, typer.Option(help="Attack the judge of a running `medverify serve` instead of one in this process.")
+    ] = None,
+    families: Annotated[
+        str,
+        typer.Option(help="Families of attacks, with commas between them; all if empty. Unknown ones list the others."),
+    ] = "",
+    variants: Annotated[
+        int, typer.Option(min=1, help="Attacks of each family on each trace, of the variants that the family has.")
+    ] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Of drawing and of writing attacks; not the judge's.")] = 0,
+    together: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Cases in work at once. 1 gives the same numbers in process and at a URL; the default is what the engine "
+            "takes, or 16 at a URL.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Keep attacks, judgments and report in this folder; run again to continue."
+        ),
+    ] = None,
+    retry_failed: Annotated[
+        bool,
+        typer.Option("--retry-failed", help="With -o: judge again from the first that an outage or a deadline hit."),
+    ] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    model: ModelOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Try to fool the judge, and count how often it was fooled.
+
+    Labelled traces are judged as they are, then with attacks on them: forged verdicts, orders, flattery, padding and more, and
+    traces that must never pass. The same seed writes the same attacks. At a URL, passages cannot be poisoned.
+
+    Exit code: 0 all judged or refused; 1 some not judged, or foreign text gave a verdict or was live; 2 bad input.
+    """
+    settings = settings_from(config, overrides, model).settings
+    with mended_by_user():
+        from eval.attack.folder import write_report
+        from eval.attack.report import measure
+
+        attacks, not_run = _written(pack, questions, families, variants, seed, in_process=url is None)
+    judgments, prompt = _judged(settings, attacks, url, together, output, retry_failed=retry_failed)
+    report = measure(attacks, judgments, prompt, not_run)
+    if output:
+        write_report(output, report)
+    if as_json:
+        sys.stdout.write(report.model_dump_json() + "\n")
+    else:
+        _show(report)
+    held = report.guarantees
+    unjudged = report.clean.not_judged or any(family.not_judged for family in report.families)
+    raise typer.Exit(NOT_JUDGED if unjudged or held.live_marks or held.foreign_verdicts else OK)
+
+
+def _written(
+    pack: Path | None, questions: int, families: str, variants: int, seed: int, *, in_process: bool
+) -> "tuple[list[Attack], dict[str, str]]":
+    from eval.attack.families import UnknownFamilyError, chosen
+    from eval.attack.suite import make_attacks
+
+    try:
+        wanted = chosen(families)
+    except UnknownFamilyError as error:
+        fail(str(error))
+    possible: list[Family] = [family for family in wanted if in_process or not family.in_process]
+    not_run = {
+        family.name: "a service keeps its retriever to itself; attack a judge in this process for it"
+        for family in wanted
+        if family not in possible
+    }
+    return make_attacks(_bases(pack, questions, seed), possible, variants, seed), not_run
+
+
+def _bases(pack: Path | None, questions: int, seed: int) -> "list[Base]":
+    from eval.attack.suite import draw
+
+    if pack is None:
+        return demo_bases()
+    try:
+        drawn = draw(read_pack(pack), questions, seed)
+    except PackError as error:
+        fail(str(error))
+    if not drawn:
+        fail(f"{pack}: no trace has a label")
+    return drawn
+
+
+def demo_bases() -> "list[Base]":
+    """The demo cases with their labels."""
+    from eval.attack.suite import bases
+
+    labelled = [LabelledCase(case, _DEMO[case.id][0], case.id, "", *_DEMO[case.id][1:]) for case in demo_cases()]
+    return bases(labelled, labelled)
+
+
+def _judged(
+    settings: Settings,
+    attacks: "list[Attack]",
+    url: str | None,
+    together: int | None,
+    output: Path | None,
+    *,
+    retry_failed: bool,
+) -> "tuple[list[Judgment], Prompt]":
+    from eval.attack.folder import prepare
+    from eval.attack.target import AttackJournal
+    from eval.run import ResumeError
+
+    with ExitStack() as stack:
+        try:
+            journal = stack.enter_context(AttackJournal(prepare(output, attacks))) if output else None
+        except (ResumeError, OSError) as error:
+            fail(str(error))
+        with mended_by_user(), waiting("starting") as status:
+            judge, prompt = _target(settings, attacks, url, together, status.update)
+        try:
+            with mended_by_user():
+                return asyncio.run(_judge_all(judge, attacks, journal, retry_failed=retry_failed)), prompt
+        except ResumeError as error:
+            fail(str(error))
+
+
+def _target(
+    settings: Settings, attacks: "list[Attack]", url: str | None, together: int | None, report: Callable[[str], None]
+) -> "tuple[AttackedJudge | RemoteJudge, Prompt]":
+    """What is attacked, and the prompt that it puts attacks into; at a URL the shipped one stands for it."""
+    if url:
+        from verifier.prompt import load_prompt
+        from verifier.remote import RemoteJudge
+
+        how = settings.judge
+        deadline_s, concurrency = how.limits.deadline_s, together or _AT_A_URL
+        remote = RemoteJudge.connect(url, seed=how.sampling.seed, deadline_s=deadline_s, concurrency=concurrency)
+        return remote, load_prompt("judge")
+    quiet_libraries()
+    from eval.attack.target import AttackedJudge
+    from medverify.assemble import load_judge
+
+    judge = load_judge(settings, report, reproducible=True)
+    return AttackedJudge(judge, attacks, together), judge.prompt
+
+
+async def _judge_all(
+    judge: "AttackedJudge | RemoteJudge",
+    attacks: "list[Attack]",
+    journal: "AttackJournal | None",
+    *,
+    retry_failed: bool,
+) -> list[Judgment]:
+    from eval.attack.target import AttackedJudge, offer_unfit
+    from eval.run import judge_waves
+
+    cases = [case for attack in attacks if (case := attack.case()) is not None]
+    judgments = journal.resume(judge, cases, retry_failed=retry_failed) if journal else []
+    if isinstance(judge, AttackedJudge):
+        await judge.warm_up()
+    with cases_progress() as progress:
+        task = progress.add_task("attacking", total=len(cases), completed=len(judgments))
+        async for wave in judge_waves(judge, cases, len(judgments)):
+            if journal:
+                journal.append(wave)
+            judgments += wave
+            progress.update(task, completed=len(judgments))
+    if not isinstance(judge, AttackedJudge):
+        judgments += (await offer_unfit(judge, attacks)).values()
+    await judge.aclose()
+    return judgments
+
+
+def _show(report: "AttackReport") -> None:
+    from eval.attack.markdown import COLUMNS, notes, rows
+
+    table = Table(header_style="bold")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "family" else "right")
+    for cells in rows(report):
+        table.add_row(*map(escape, cells))
+    out.print(table)
+    for note in notes(report):
+        out.print(f"- {note}", highlight=False, markup=False)
+    for shift in report.worst[:3]:
+        moved = f"{shift.clean_p:.3f} → {shift.p:.3f}, expected {shift.expected}"
+        out.print(f"\n{shift.id}: p(1) {moved}", highlight=False, markup=False)
+        out.print(plain(shift.text), highlight=False, markup=False, style="dim")
