@@ -8,8 +8,9 @@ Two judges whose numbers follow from what they read:
   confidence and judgment are all in the path, for each case, and only the model is not;
 - `instant`: answers at once, so that only reading, journal, ranking and writing are left.
 
-Each run is a process of its own and is measured as a whole but for the start of Python. Samples have about 1,000 characters, eight a
-question, and lie apart. Files are made in a temporary folder.
+Each run is a process of its own and is measured as a whole but for the start of Python. Samples have about 1,000 characters,
+eight a question, and lie apart. Files are made in a temporary folder. Seconds of the processor are told beside those of the
+clock, for a machine that is busy.
 """
 
 import argparse
@@ -29,9 +30,9 @@ from pathlib import Path
 
 from configs.digest import sha256_file
 from configs.settings import JudgeSettings
-from eval.rerank.columns import Columns
-from eval.rerank.output import OutputOptions
+from eval.rerank.options import OutputOptions
 from eval.rerank.run import Output, Watch, rerank
+from eval.rerank.samples import Columns, Samples
 from eval.rerank.sources import open_source
 from retrieval.passage import Hit
 from verifier.engines.scripted import ScriptedEngine
@@ -39,7 +40,27 @@ from verifier.judge import Judge
 from verifier.prompt import load_prompt
 from verifier.types import Case, Judgment, Status, StopReason, Usage
 
-_WORDS = "the patient has a dose of potassium that is low and the answer follows from it because renal loss".split()
+_WORDS = [
+    "the",
+    "patient",
+    "has",
+    "a",
+    "dose",
+    "of",
+    "potassium",
+    "that",
+    "is",
+    "low",
+    "and",
+    "the",
+    "answer",
+    "follows",
+    "from",
+    "it",
+    "because",
+    "renal",
+    "loss",
+]
 _SAMPLES = 8
 
 
@@ -140,10 +161,10 @@ def run(judge: str, file: str, out: str) -> None:
     """Rerank a file, and print what it took."""
     began, started = time.perf_counter(), time.process_time()
     judged: list[float] = []
-    columns = Columns(options="options")
+    samples = Samples(open_source(Path(file)), Columns(options="options"))
     watch = Watch(on_ranking=lambda: judged.append(time.process_time()))
     load = {"scripted": scripted, "instant": Instant}[judge]
-    rerank(load, open_source(Path(file)), columns, OutputOptions(), Output(Path(out)), watch=watch)
+    rerank(load, samples, OutputOptions(), Output(Path(out)), watch=watch)
     wall, ended = time.perf_counter() - began, time.process_time()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"wall": wall, "judging": judged[0] - started, "rest": ended - judged[0], "peak_mib": peak}))

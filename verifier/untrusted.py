@@ -60,7 +60,9 @@ _SUSPECT = re.compile(
     rf"|{_LESS}{{2}}(?P<system>{_GAP}{_SLASH}?sys{_GAP}){_GREATER}{{2}}"
     rf"|\[(?P<instruction>{_GAP}{_SLASH}?inst{_GAP})\]"
 )
-_BRACKET = re.compile(r"[<\u2039\u2329\u27e8\u3008\u02c2\u1438\u276e\u2770\u00ab\u300a&\[]")  # what all of the above begin with
+_BRACKET = re.compile(
+    r"[<\u2039\u2329\u27e8\u3008\u02c2\u1438\u276e\u2770\u00ab\u300a&\[]"
+)  # what all of the above begin with
 _UNSEEN = re.compile(f"[{_INVISIBLE}]")
 
 

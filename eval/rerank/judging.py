@@ -1,20 +1,21 @@
 """Judging the samples of a file in waves of fixed composition, in the order of the file."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from configs.durable import publish
 from eval.cases import BadLine
-from eval.rerank.columns import Columns, cases_of, parse
 from eval.rerank.judgments import Identity, JudgmentsFile, Kept, entries
-from eval.rerank.sources import Source
+from eval.rerank.samples import Samples
 from eval.run import OUTAGES, Judging
 from verifier.engines.base import EngineError
 from verifier.types import Case, Judgment
 
-_LOST_WAVES = 3  # one after another without a single judgment: then the judge is gone, and the rest of the night would be lost
+_LOST_WAVES = (
+    3  # one after another without a single judgment: then the judge is gone, and the rest of the night would be lost
+)
 
 OnBad = Callable[[BadLine], None]
 
@@ -33,14 +34,13 @@ class Progress:
 
 
 async def judge_file(
-    judge: Judging, source: Source, columns: Columns, file: JudgmentsFile, kept: Kept, on_bad: OnBad = lambda _: None
+    judge: Judging, samples: Samples, file: JudgmentsFile, kept: Kept, on_bad: OnBad = lambda _: None
 ) -> AsyncIterator[Progress]:
     """Judge what is not judged yet, wave by wave, into the file.
 
     Args:
         judge: who judges.
-        source: the samples.
-        columns: where they are.
+        samples: the file, and where they are in it.
         file: open, and resumed with the identity of this run.
         kept: what `resume` found in it.
         on_bad: told of each row, or sample, that cannot be judged as it is.
@@ -52,7 +52,7 @@ async def judge_file(
     if kept.finished:
         return
     count, lost = kept.count, 0
-    cases = samples_after(source, columns, kept.last, on_bad)
+    cases = samples.cases_after(kept.last, on_bad)
     while wave := list(islice(cases, judge.max_together)):
         judgments = await judge_wave(judge, wave)
         file.append(judgments)
@@ -63,13 +63,11 @@ async def judge_file(
                 f"{lost} waves one after another without a judgment, the last: {judgments[-1].detail}. What was judged is "
                 f"kept in {file.path}; once it is mended, the same command goes on, with --retry-failed also over these"
             )
-        yield Progress(count, int(wave[-1].id.partition(".")[0]), source.read)
+        yield Progress(count, int(wave[-1].id.partition(".")[0]), samples.source.read)
     file.finish(count)
 
 
-async def judge_again(
-    judge: Judging, source: Source, identity: Identity, path: Path
-) -> AsyncIterator[int]:
+async def judge_again(judge: Judging, samples: Samples, identity: Identity, path: Path) -> AsyncIterator[int]:
     """Judge the waves again in which an outage or a deadline left a case unjudged; yields how many cases that was so far.
 
     The finished file at `path` is replaced by one in which those waves are as if nothing had happened to them. A wave is
@@ -82,7 +80,7 @@ async def judge_again(
         return
     with JudgmentsFile(path.with_name(f"{path.name}.retry")) as file:
         kept = file.resume(identity)
-        cases, old = samples_after(source, identity.columns, (0, -1), lambda _: None), entries(path)
+        cases, old = samples.cases_after((0, -1), lambda _: None), entries(path)
         count = again = 0
         while before := list(islice(old, identity.wave)):
             wave = list(islice(cases, len(before)))
@@ -103,24 +101,3 @@ async def judge_again(
 async def judge_wave(judge: Judging, wave: list[Case]) -> list[Judgment]:
     """Judge one wave; without what depends on a clock."""
     return [judgment.without_clock() for judgment in await judge.verify_together(wave)]
-
-
-def samples_after(source: Source, columns: Columns, last: tuple[int, int], on_bad: OnBad) -> Iterator[Case]:
-    """The cases of a file after a row and sample, in order."""
-    row_before, sample_before = last
-    for row in source.rows(after=row_before - 1):
-        if row.number == row_before and columns.samples is None:
-            continue
-        record = parse(source, row)
-        if isinstance(record, BadLine):
-            on_bad(record)
-            continue
-        for place, case in cases_of(columns, source, row, record):
-            if row.number == row_before and place <= sample_before:
-                continue
-            if isinstance(case, Case):
-                yield case
-            else:
-                on_bad(case)
-
-

@@ -1,7 +1,7 @@
 """The judgments of a run over a file of samples, on the disk: a first line that says what is judged by whom, then one a line.
 
-A run that was killed goes on after the last complete wave. The file ends in a line that says how many there are; one without it is
-not finished.
+A run that was killed goes on after the last complete wave. The file ends in a line that says how many there are; one without
+it is not finished.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eval.appended import AppendedFile, ResumeError
-from eval.rerank.columns import Columns
+from eval.rerank.samples import Columns
 from eval.run import OUTAGES, to_line
 from verifier.types import Judgment, Status
 
@@ -49,10 +49,13 @@ class Identity(BaseModel):
             return "the input has changed since; bring back the old one"
         if self.columns != now.columns:
             then, today = self.columns.model_dump(), now.columns.model_dump()
-            changed = [f"--{name}-column was {then[name]} and is {today[name]}" for name in then if then[name] != today[name]]
+            changed = [
+                f"--{name}-column was {then[name]} and is {today[name]}" for name in then if then[name] != today[name]
+            ]
             return "; ".join(changed)
         if self.judge_id != now.judge_id:
-            return f"it is by another judge ({self.judge_id[:12]}…, now {now.judge_id[:12]}…): model, prompt, index or limits differ"
+            then_id, now_id = self.judge_id[:12], now.judge_id[:12]
+            return f"it is by another judge ({then_id}…, now {now_id}…): model, prompt, index or limits differ"
         if self.seed != now.seed:
             return f"its seed is {self.seed}, not {now.seed}; use --set judge.sampling.seed={self.seed}"
         if self.wave != now.wave:
@@ -69,7 +72,7 @@ class Entry:
     """One judgment in the file, and where it stands."""
 
     row: int
-    sample: int  # place among the row's samples; 0 if the row is one
+    place: int  # among the row's samples; 0 if the row is one
     status: Status
     verdict: int | None
     p: float | None
@@ -83,7 +86,7 @@ class Kept:
     """What stays of a file when its run goes on."""
 
     count: int = 0  # judgments
-    last: tuple[int, int] = (0, -1)  # row and sample of the last one
+    last: tuple[int, int] = (0, -1)  # row and place of the last one
     outages: int = 0  # among them, those that an outage or a deadline left unjudged
     finished: bool = False
 
@@ -111,7 +114,7 @@ class JudgmentsFile(AppendedFile):
             waves, complete = Kept(), len(file.readline())
         last = waves.last
         for entry in entries(self.path):
-            count, last = count + 1, (entry.row, entry.sample)
+            count, last = count + 1, (entry.row, entry.place)
             outages += entry.status in OUTAGES
             if count % now.wave == 0:
                 waves, complete = Kept(count, last, outages), entry.at + len(entry.text)
@@ -170,10 +173,10 @@ def entries(path: Path) -> Iterator[Entry]:
         at = len(file.readline())
         for number, line in enumerate(file, start=2):
             if match := _ENTRY.fullmatch(line):
-                row, sample, status, verdict, p, digest = match.groups()
+                row, place, status, verdict, p, digest = match.groups()
                 yield Entry(
                     row=int(row),
-                    sample=int(sample or 0),
+                    place=int(place or 0),
                     status=Status(status.decode()),
                     verdict=None if verdict == b"null" else int(verdict),
                     p=None if p == b"null" else float(p),

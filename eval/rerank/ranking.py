@@ -21,22 +21,23 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from eval.appended import ResumeError
 from eval.cases import BadLine
-from eval.rerank.columns import Columns, cases_of, parse
 from eval.rerank.judgments import Entry, entries
-from eval.rerank.sources import Row, Source
+from eval.rerank.options import OutputOptions
+from eval.rerank.samples import Columns, Samples
+from eval.rerank.sources import Row
 from verifier.types import Status
 
 _BLOCK = 1000  # samples put into the table together
 _NO_MORE: tuple[int, Iterable[Entry]] = (0, ())
 _TABLE = """
-CREATE TABLE samples (question BLOB, row INT, sample INT, p REAL, verdict INT, status TEXT, content BLOB,
+CREATE TABLE samples (question BLOB, row INT, place INT, p REAL, verdict INT, status TEXT, content BLOB,
                       row_at INT, row_size INT, judgment_at INT, judgment_size INT)
 """
 # Questions in the order in which they first appear; of samples with the same p, the order follows from their content.
 _RANKED = """
-SELECT first, row, sample, p, verdict, status, row_at, row_size, judgment_at, judgment_size
+SELECT first, row, place, p, verdict, status, row_at, row_size, judgment_at, judgment_size
 FROM (SELECT *, MIN(row) OVER (PARTITION BY question) AS first FROM samples)
-ORDER BY first, p IS NULL, p DESC, content, row, sample
+ORDER BY first, p IS NULL, p DESC, content, row, place
 """
 _BEST = "SELECT COUNT(*), SUM(best IS NULL), AVG(best) FROM (SELECT MAX(p) AS best FROM samples GROUP BY question)"
 
@@ -46,7 +47,7 @@ class Sample:
     """A sample in its place among those of its question."""
 
     row: int
-    sample: int  # place among the samples of its row; 0 if the row is one
+    place: int  # among the samples of its row; 0 if the row is one
     p: float | None  # None: not judged
     verdict: int | None
     status: Status
@@ -83,11 +84,11 @@ class Ranking:
         """The samples of each question, best first; those that were not judged come last."""
         for _, found in groupby(self._table.execute(_RANKED), key=lambda found: found[0]):
             group = list[Sample]()
-            for place, (_, row, sample, p, verdict, status, *spans) in enumerate(found, start=1):
+            for number, (_, row, place, p, verdict, status, *spans) in enumerate(found, start=1):
                 tied = group and group[-1].p == p
-                rank = None if p is None else group[-1].rank if tied else place
+                rank = None if p is None else group[-1].rank if tied else number
                 row_span, judgment_span = (spans[0], spans[1]), (spans[2], spans[3])
-                group.append(Sample(row, sample, p, verdict, Status(status), rank, row_span, judgment_span))
+                group.append(Sample(row, place, p, verdict, Status(status), rank, row_span, judgment_span))
             yield group
 
     def figures(self) -> Figures:
@@ -118,10 +119,8 @@ class Ranking:
 
 @contextmanager
 def ranked(
-    source: Source,
-    columns: Columns,
-    group: str | None,
-    into: str,
+    samples: Samples,
+    options: OutputOptions,
     judgments: Path,
     workspace: Path,
     on_bad: Callable[[Row, BadLine], None],
@@ -129,10 +128,8 @@ def ranked(
     """Rank the samples of a file by their judgments.
 
     Args:
-        source: the file.
-        columns: where its samples are.
-        group: column whose value is the same for samples of one question; None: question and options are.
-        into: column that will be added, so that no row may have it.
+        samples: the file, and where they are in it.
+        options: what tells questions apart, and the column that will be added, which no row may have.
         judgments: finished, of this file.
         workspace: a folder for what is needed meanwhile; made anew, and removed at the end.
         on_bad: told of each row, or sample, that has no judgment because it could not be judged as it is.
@@ -151,23 +148,21 @@ def ranked(
                 table.execute(f"PRAGMA {pragma}")
             table.execute(_TABLE)
             with rows.open("wb") as copy:
-                found = _samples(source, columns, group, into, judgments, copy.write, on_bad)
+                found = _rows(samples, options, judgments, copy.write, on_bad)
                 table.execute("BEGIN")
                 while block := list(islice(found, _BLOCK)):
                     table.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", block)
                 table.execute("COMMIT")
             in_place = rows.stat().st_size == 0
-            with (source.path if in_place else rows).open("rb") as texts, judgments.open("rb") as judged:
+            with (samples.source.path if in_place else rows).open("rb") as texts, judgments.open("rb") as judged:
                 yield Ranking(table, texts.fileno(), judged.fileno())
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
 
 
-def _samples(
-    source: Source,
-    columns: Columns,
-    group: str | None,
-    into: str,
+def _rows(
+    samples: Samples,
+    options: OutputOptions,
     judgments: Path,
     copy: Callable[[bytes], object],
     on_bad: Callable[[Row, BadLine], None],
@@ -176,52 +171,52 @@ def _samples(
     by_row = groupby(entries(judgments), key=lambda entry: entry.row)
     number, judged = next(by_row, _NO_MORE)
     copied = 0
-    for row in source.rows():
+    for row in samples.source.rows():
         found = list(judged) if number == row.number else []
-        record = parse(source, row)
-        for bad in _unjudged(columns, source, row, record, {entry.sample for entry in found}):
+        record = samples.parse(row)
+        for bad in _unjudged(samples, row, record, {entry.place for entry in found}):
             on_bad(row, bad)
         if isinstance(record, BadLine) or not found:
             continue
         number, judged = next(by_row, _NO_MORE)
-        if problem := _misfit(record, group, into):
-            on_bad(row, BadLine(row.number, (problem,), source.unit))
+        if problem := _misfit(record, options):
+            on_bad(row, samples.bad(row, problem))
             continue
         at = row.at
         if at is None:
             copy(row.text)
             at, copied = copied, copied + len(row.text)
-        question = _question(columns, group, row, record)
+        question = _question(samples.columns, options.group, row, record)
         for entry in found:
             yield (
-                *(question, entry.row, entry.sample, entry.p, entry.verdict, entry.status.value, entry.content),
+                *(question, entry.row, entry.place, entry.p, entry.verdict, entry.status.value, entry.content),
                 *(at, len(row.text), entry.at, len(entry.text)),
             )
     if number:
-        raise ResumeError(f"{judgments} does not hold the judgments of {source.path}; move it away")
+        raise ResumeError(f"{judgments} does not hold the judgments of {samples.source.path}; move it away")
 
 
-def _unjudged(
-    columns: Columns, source: Source, row: Row, record: dict[str, Any] | BadLine, judged: set[int]
-) -> Iterator[BadLine]:
+def _unjudged(samples: Samples, row: Row, record: dict[str, Any] | BadLine, judged: set[int]) -> Iterator[BadLine]:
     """Why a row, or samples of it, were not judged; all others were."""
     if isinstance(record, BadLine):
         yield record
         return
-    samples = [None] if columns.samples is None else record.get(columns.samples)
-    if isinstance(samples, list) and judged == set(range(len(samples))) and judged:
+    name = samples.columns.samples
+    asked = [None] if name is None else record.get(name)
+    if judged and isinstance(asked, list) and len(judged) == len(asked):
         return  # as nearly always: what was judged need not be looked at again
-    for place, case in cases_of(columns, source, row, record):
+    for place, case in samples.cases(row, record):
         if isinstance(case, BadLine):
             yield case
         elif place not in judged:
-            raise ResumeError(f"{source.path}: the judgments are without {source.unit} {row.number}; move them away")
+            raise ResumeError(f"there is no judgment of {samples.source.path}, {samples.source.unit} {row.number}")
 
 
-def _misfit(record: dict[str, Any], group: str | None, into: str) -> str | None:
+def _misfit(record: dict[str, Any], options: OutputOptions) -> str | None:
     """Why a row that was judged cannot be written."""
-    if into in record:
-        return f"{into}: the judgment is written to this column, and the row has it already"
+    group = options.group
+    if options.into in record:
+        return f"{options.into}: the judgment is written to this column, and the row has it already"
     if group is not None and record.get(group) is None:
         return f"{group}: expected the question's group, found nothing"
     return None

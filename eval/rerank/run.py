@@ -18,12 +18,13 @@ from configs.digest import sha256_file
 from configs.durable import publish
 from eval.appended import ResumeError
 from eval.cases import BadLine
-from eval.rerank.columns import Columns
 from eval.rerank.judging import Progress, judge_again, judge_file
 from eval.rerank.judgments import Identity, JudgmentsFile, Kept, is_finished, read_identity
-from eval.rerank.output import OutputOptions, lines
+from eval.rerank.options import OutputOptions
+from eval.rerank.output import Writing
 from eval.rerank.ranking import Figures, ranked
-from eval.rerank.sources import Row, Source, to_json
+from eval.rerank.samples import Samples
+from eval.rerank.sources import Row, to_json
 from eval.rerank.writers import write
 from eval.run import Judging
 from verifier.judge import Judge
@@ -102,7 +103,7 @@ class Output:
             raise ResumeError(f"{self.path} was changed after it was written. {_ANOTHER}")
         return then.done
 
-    def make(self, source: Source, columns: Columns, judgments: Path, run: Run) -> Done:
+    def make(self, samples: Samples, judgments: Path, run: Run) -> Done:
         """Rank, write, and put the output in place. Killed, it is done again from the judgments.
 
         Raises:
@@ -113,17 +114,12 @@ class Output:
         part = self.beside("part")
         with (
             self._rejecting() as rejecting,
-            ranked(
-                source, columns, run.options.group, run.options.into, judgments, self.beside("ranking"), rejecting
-            ) as ranking,
+            ranked(samples, run.options, judgments, self.beside("ranking"), rejecting) as ranking,
         ):
             figures = ranking.figures()
-            count = write(
-                lambda: lines(ranking, source, columns, run.options, run.judged.judge_id),
-                part,
-                self.path.name,
-                None if run.options.pairs else source.schema,
-            )
+            writing = Writing(ranking, samples, run.options, run.judged.judge_id)
+            schema = None if run.options.pairs else samples.source.schema
+            count = write(writing.lines, part, self.path.name, schema)
         done = Done(sha256=sha256_file(part), lines=count, rejected=rejecting.count, figures=figures)
         self._tell(run.model_copy(update={"done": done}))
         publish(part, self.path)
@@ -189,20 +185,18 @@ class ClosableJudge(Judging, Protocol):
 
 def rerank(
     load: Callable[[], ClosableJudge],
-    source: Source,
-    columns: Columns,
+    samples: Samples,
     options: OutputOptions,
     output: Output,
     *,
     retry_failed: bool = False,
-    watch: Watch = Watch(),  # noqa: B008 - frozen
+    watch: Watch = Watch(),
 ) -> tuple[Done, bool]:
     """Judge what is not judged yet, and write the output unless it is this very run's already. Blocks.
 
     Args:
         load: gives the judge, which is closed at the end.
-        source: the samples.
-        columns: where they are.
+        samples: the file, and where they are in it.
         options: what is written.
         output: where.
         retry_failed: judge again what an outage or a deadline left unjudged.
@@ -220,8 +214,8 @@ def rerank(
     judge = load()
     with JudgmentsFile(output.judgments) as file:
         judged = Identity(
-            input_sha256=sha256_file(source.path),
-            columns=columns,
+            input_sha256=sha256_file(samples.source.path),
+            columns=samples.columns,
             judge_id=judge.judge_id,
             seed=judge.seed,
             wave=judge.max_together,
@@ -231,30 +225,28 @@ def rerank(
         kept = file.resume(judged)
         if done and not (retry_failed and kept.outages):
             return done, False
-        asyncio.run(_judge(judge, source, run, file, kept, retry_failed, watch))
+        asyncio.run(_judge(judge, samples, file, kept, watch, again=run.judged if retry_failed else None))
         watch.on_ranking()
-        return output.make(source, columns, file.path, run), True
+        return output.make(samples, file.path, run), True
 
 
 async def _judge(
-    judge: ClosableJudge, source: Source, run: Run, file: JudgmentsFile, kept: Kept, retry_failed: bool, watch: Watch
+    judge: ClosableJudge, samples: Samples, file: JudgmentsFile, kept: Kept, watch: Watch, *, again: Identity | None
 ) -> None:
-    columns = run.judged.columns
+    """Judge the rest, and then what `again` names, if it does."""
     try:
         if isinstance(judge, Judge) and not kept.finished:
             await judge.warm_up()
-        async for progress in judge_file(judge, source, columns, file, kept, watch.on_bad):
+        async for progress in judge_file(judge, samples, file, kept, watch.on_bad):
             watch.on_progress(progress)
-        if retry_failed:
-            async for count in judge_again(judge, source, run.judged, file.path):
+        if again:
+            async for count in judge_again(judge, samples, again, file.path):
                 watch.on_again(count)
     finally:
         await judge.aclose()
 
 
-def write_again(
-    source: Source, columns: Columns, options: OutputOptions, output: Output, judgments: Path
-) -> tuple[Done, bool]:
+def write_again(samples: Samples, options: OutputOptions, output: Output, judgments: Path) -> tuple[Done, bool]:
     """Write another output from the judgments of a run that is finished; as `rerank`, without a judge.
 
     Raises:
@@ -264,10 +256,10 @@ def write_again(
     judged = read_identity(judgments)
     if judged is None or not is_finished(judgments):
         raise ResumeError(f"{judgments}: its run is not finished; run that one again first")
-    now = judged.model_copy(update={"input_sha256": sha256_file(source.path), "columns": columns})
+    now = judged.model_copy(update={"input_sha256": sha256_file(samples.source.path), "columns": samples.columns})
     if difference := judged.difference(now):
-        raise ResumeError(f"{judgments} does not hold the judgments of {source.path}: {difference}")
+        raise ResumeError(f"{judgments} does not hold the judgments of {samples.source.path}: {difference}")
     run = Run(judged=judged, options=options)
     if done := output.finished(run):
         return done, False
-    return output.make(source, columns, judgments, run), True
+    return output.make(samples, judgments, run), True

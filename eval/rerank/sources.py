@@ -1,9 +1,9 @@
 """Rows of a file of samples, one after another, whatever its format: each as one JSON object in bytes.
 
-JSON lines are read here and not through `datasets`: its reader takes ten megabytes at a time into a table, so that one bad line
-ends the stream, keys that a row does not have come back as nulls, and a number may come back as another spelling of itself. Here a
-row keeps its bytes, a bad one is told by its line, and a plain file can be read again from any place. Parquet is read by row
-groups, which a run that goes on can skip. Whatever else `datasets` streams (CSV, Arrow, a JSON array) comes through it.
+JSON lines are read here and not through `datasets`: its reader takes ten megabytes at a time into a table, so that one bad
+line ends the stream, keys that a row does not have come back as nulls, and a number may come back as another spelling of itself.
+Here a row keeps its bytes, a bad one is told by its line, and a plain file can be read again from any place. Parquet is read by
+row groups, which a run that goes on can skip. Whatever else `datasets` streams (CSV, Arrow, a JSON array) comes through it.
 """
 
 import gzip
@@ -108,7 +108,7 @@ class JsonLines:
             lines = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if self._zipped else file
             number, at = 0, 0
             try:
-                for number, line in enumerate(lines, start=1):  # noqa: B007 - told where the file breaks off
+                for number, line in enumerate(lines, start=1):
                     start, at = at, at + len(line)
                     if number <= after:
                         continue

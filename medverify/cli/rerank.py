@@ -14,10 +14,10 @@ from rich.table import Table
 from configs.settings import Settings
 from eval.appended import ResumeError
 from eval.cases import BadLine
-from eval.rerank.columns import ColumnError, Columns, check_columns
-from eval.rerank.output import Detail, OutputOptions, Pairing
+from eval.rerank.options import Detail, OutputOptions, Pairing
 from eval.rerank.run import Done, Output, Watch, write_again
 from eval.rerank.run import rerank as rerank_file
+from eval.rerank.samples import ColumnError, Columns, Samples, check_columns
 from eval.rerank.sources import Source, SourceError, open_source
 from eval.rerank.writers import WriteError, check_format
 from medverify.cli.common import (
@@ -120,18 +120,16 @@ def rerank(
         check_format(output)
         source = open_source(file)
         columns = Columns(question=question_column, trace=trace_column, options=options_column, samples=samples_column)
-        columns = _settled(source, columns, options)
+        samples = Samples(source, _settled(source, columns, options))
         target.check_free()
         if from_judgments is not None:
             with waiting("ranking"):
-                done, made = write_again(source, columns, options, target, from_judgments)
+                done, made = write_again(samples, options, target, from_judgments)
         else:
             told = _Told(source)
             load = _loader(settings, url, concurrency, deadline, told.progress.say)
             with told.progress:
-                done, made = rerank_file(
-                    load, source, columns, options, target, retry_failed=retry_failed, watch=told.watch
-                )
+                done, made = rerank_file(load, samples, options, target, retry_failed=retry_failed, watch=told.watch)
         if not made:
             err.print(f"{output} is this run's output: nothing to do", highlight=False, soft_wrap=True)
     _tell(done, target, pairs=pairs is not None)
@@ -213,7 +211,10 @@ def _tell(done: Done, target: Output, *, pairs: bool) -> None:
     }
     for name, count in rows.items():
         table.add_row(escape(name), f"{count:,}")
-    for name, p in (("mean p(1) of all judged", done.figures.mean_p), ("mean p(1) of the best", done.figures.mean_best_p)):
+    for name, p in (
+        ("mean p(1) of all judged", done.figures.mean_p),
+        ("mean p(1) of the best", done.figures.mean_best_p),
+    ):
         table.add_row(name, "—" if p is None else f"{p:.3f}")
     err.print(table)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval.rerank.columns import Columns
-from eval.rerank.output import OutputOptions
+from eval.rerank.options import OutputOptions
 from eval.rerank.run import Done, Output, Watch, rerank
+from eval.rerank.samples import Columns, Samples
 from eval.rerank.sources import open_source
 from verifier.types import Case, Judgment, Status, StopReason, Usage
 
@@ -88,7 +88,7 @@ def run(
     """A whole run; gives what came of it."""
     judge = judge or Reader()
     done, _ = rerank(
-        lambda: judge, open_source(path), columns or Columns(), OutputOptions(**options), Output(out),
+        lambda: judge, Samples(open_source(path), columns or Columns()), OutputOptions(**options), Output(out),
         retry_failed=retry_failed, watch=Watch(),
     )  # fmt: skip
     return done

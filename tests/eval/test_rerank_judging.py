@@ -9,9 +9,9 @@ from rerank_fakes import Reader, many, sample, write_lines
 
 from eval.appended import ResumeError
 from eval.cases import BadLine
-from eval.rerank.columns import Columns
-from eval.rerank.judging import OutageError, judge_again, judge_file, samples_after
+from eval.rerank.judging import OutageError, judge_again, judge_file
 from eval.rerank.judgments import Identity, JudgmentsFile, Kept, entries, is_finished, read_identity
+from eval.rerank.samples import Columns, Samples
 from eval.rerank.sources import Source, open_source
 from eval.run import Judging
 from verifier.types import Status
@@ -32,7 +32,7 @@ def judge_it(path: Path, source: Source, judge: Judging | None = None, waves: in
 
     async def go(file: JudgmentsFile, kept: Kept) -> None:
         left = waves
-        async for _ in judge_file(judge, source, who.columns, file, kept):
+        async for _ in judge_file(judge, Samples(source, who.columns), file, kept):
             left -= 1
             if left == 0:
                 return
@@ -66,7 +66,7 @@ def test_the_file_says_what_is_judged_by_whom_and_how_many_there_are(path: Path,
     assert rest[-1] == b'{"end":8}'
     assert is_finished(path)
     found = list(entries(path))
-    assert [(entry.row, entry.sample) for entry in found] == [(n, 0) for n in (1, 2, 3, 4, 6, 7, 8, 9)]
+    assert [(entry.row, entry.place) for entry in found] == [(n, 0) for n in (1, 2, 3, 4, 6, 7, 8, 9)]
     data = path.read_bytes()
     for entry in found:
         whole = json.loads(data[entry.at : entry.at + len(entry.text)])
@@ -111,11 +111,13 @@ def test_a_run_that_goes_on_judges_the_rest_in_the_same_waves(tmp_path: Path, pa
 
 
 def test_bad_rows_are_told_once_and_take_no_place_in_a_wave(tmp_path: Path) -> None:
-    source = open_source(write_lines(tmp_path / "x.jsonl", [sample("q", "0.1"), b"{", sample("q", ""), sample("q", "0.2")]))
-    told = list[BadLine]()
-    assert [case.id for case in samples_after(source, Columns(), (0, -1), told.append)] == ["1", "4"]
+    source = open_source(
+        write_lines(tmp_path / "x.jsonl", [sample("q", "0.1"), b"{", sample("q", ""), sample("q", "0.2")])
+    )
+    samples, told = Samples(source, Columns()), list[BadLine]()
+    assert [case.id for case in samples.cases_after((0, -1), told.append)] == ["1", "4"]
     assert [bad.line for bad in told] == [2, 3]
-    assert [case.id for case in samples_after(source, Columns(), (1, 0), told.append)] == ["4"]
+    assert [case.id for case in samples.cases_after((1, 0), told.append)] == ["4"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,9 @@ def test_judgments_of_another_run_are_refused_and_untouched(
     assert path.read_bytes() == unbroken[:-30]
 
 
-@pytest.mark.parametrize("content", [b"a diary\n", b'{"id": "c0"}\n', b'{"rerank":{}}\n', b'{"my": "minified json"}', b"\x00"])
+@pytest.mark.parametrize(
+    "content", [b"a diary\n", b'{"id": "c0"}\n', b'{"rerank":{}}\n', b'{"my": "minified json"}', b"\x00"]
+)
 def test_a_file_of_something_else_is_refused_and_untouched(path: Path, source: Source, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(ResumeError, match="does not hold judgments of `medverify rerank`"):
@@ -166,7 +170,7 @@ def test_two_runs_never_write_to_one_file(path: Path) -> None:
 def again(path: Path, source: Source, judge: Reader, waves: int = 99) -> list[int]:
     async def go() -> list[int]:
         counts = list[int]()
-        async for count in judge_again(judge, source, identity(judge), path):
+        async for count in judge_again(judge, Samples(source, Columns()), identity(judge), path):
             counts.append(count)
             if len(counts) == waves:
                 break
@@ -218,5 +222,3 @@ def test_a_judge_that_is_gone_ends_the_run(tmp_path: Path, path: Path) -> None:
 def test_cases_that_cannot_be_judged_for_their_own_sake_do_not_end_it(tmp_path: Path, path: Path) -> None:
     judge_it(path, open_source(write_lines(tmp_path / "x.jsonl", [sample("q", "unclear")] * 20)))
     assert len(list(entries(path))) == 20
-
-

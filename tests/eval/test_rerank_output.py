@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rerank_fakes import JUDGE_ID, read_lines, run, sample, write_lines
 
-from eval.rerank.columns import Columns
-from eval.rerank.output import Detail, Pairing
+from eval.rerank.options import Detail, Pairing
+from eval.rerank.samples import Columns
 
 
 def reranked(tmp_path: Path, records: Sequence[Any], name: str = "out.jsonl", **options: Any) -> list[Any]:
@@ -49,7 +49,14 @@ def test_a_question_is_its_text_and_its_options_unless_a_column_says_so(tmp_path
     by_text = reranked(tmp_path, rows, columns=Columns(options="options"))
     assert [row["medverify"]["rank"] for row in by_text] == [1, 2, 3] * 2
     by_key = reranked(tmp_path, rows, "keyed.jsonl", columns=Columns(options="options"), group="key")
-    assert [(row["key"], row["medverify"]["rank"]) for row in by_key] == [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2)]
+    assert [(row["key"], row["medverify"]["rank"]) for row in by_key] == [
+        (0, 1),
+        (0, 2),
+        (1, 1),
+        (1, 2),
+        (2, 1),
+        (2, 2),
+    ]
 
 
 def test_a_row_without_its_group_is_rejected(tmp_path: Path) -> None:
@@ -76,14 +83,18 @@ def test_ranking_is_sorting_and_does_not_depend_on_the_order_of_the_file(
         shuffled = reranked(Path(folder), rows, "shuffled.jsonl")
 
     def by_question(lines: list[Any]) -> dict[str, list[str]]:
-        return {q: [line["trace"] for line in lines if line["question"] == q] for q in {line["question"] for line in lines}}
+        return {
+            q: [line["trace"] for line in lines if line["question"] == q] for q in {line["question"] for line in lines}
+        }
 
     assert by_question(found) == by_question(shuffled)
     assert sorted(row["trace"] for row in found) == sorted(row["trace"] for row in rows)
     for question, traces in by_question(found).items():
         words = [trace.split()[0] for trace in traces]
         assert words == sorted(words, key=lambda word: 1.0 if word == "unclear" else -float(word)), question
-    assert list(dict.fromkeys(row["question"] for row in shuffled)) == list(dict.fromkeys(row["question"] for row in rows))
+    assert list(dict.fromkeys(row["question"] for row in shuffled)) == list(
+        dict.fromkeys(row["question"] for row in rows)
+    )
 
 
 # ---- how much is written ---------------------------------------------------------------------------------------------
@@ -116,9 +127,22 @@ def test_keeping_the_best(tmp_path: Path) -> None:
 
 
 def test_counts_are_of_all_samples_whatever_is_kept(tmp_path: Path) -> None:
-    rows = [sample("a", "0.2"), sample("a", "0.9"), sample("b", "unclear"), b"{", sample("c", "0.4"), sample("c", "down")]
+    rows = [
+        sample("a", "0.2"),
+        sample("a", "0.9"),
+        sample("b", "unclear"),
+        b"{",
+        sample("c", "0.4"),
+        sample("c", "down"),
+    ]
     done = run(write_lines(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl", keep_best=1)
-    assert (done.lines, done.figures.samples, done.rejected, done.figures.questions, done.figures.unjudged_questions) == (2, 5, 1, 3, 1)
+    assert (
+        done.lines,
+        done.figures.samples,
+        done.rejected,
+        done.figures.questions,
+        done.figures.unjudged_questions,
+    ) == (2, 5, 1, 3, 1)
     assert done.figures.statuses == {"engine_failed": 1, "scored": 3, "unparseable": 1}
     assert done.figures.mean_p == pytest.approx(0.5)
     assert done.figures.mean_best_p == pytest.approx(0.65)

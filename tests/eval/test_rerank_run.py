@@ -11,10 +11,10 @@ import pytest
 from rerank_fakes import Reader, many, read_lines, run, sample, write_lines
 
 from eval.appended import ResumeError
-from eval.rerank.columns import Columns
 from eval.rerank.judging import OutageError
-from eval.rerank.output import OutputOptions, Pairing
+from eval.rerank.options import OutputOptions, Pairing
 from eval.rerank.run import Output, rerank, write_again
+from eval.rerank.samples import Columns, Samples
 from eval.rerank.sources import open_source
 
 
@@ -51,10 +51,14 @@ def test_rejected_rows_are_beside_it(tmp_path: Path, out: Path) -> None:
     ]  # fmt: skip
 
 
-def again(samples: Path, out: Path, judge: Reader | None = None, columns: Columns | None = None, **options: Any) -> bool:
+def again(
+    samples: Path, out: Path, judge: Reader | None = None, columns: Columns | None = None, **options: Any
+) -> bool:
     """Whether a second run had anything to do."""
     columns = columns or Columns()
-    return rerank(lambda: judge or Reader(), open_source(samples), columns, OutputOptions(**options), Output(out))[1]
+    return rerank(
+        lambda: judge or Reader(), Samples(open_source(samples), columns), OutputOptions(**options), Output(out)
+    )[1]
 
 
 def test_the_same_run_again_has_nothing_to_do(samples: Path, out: Path) -> None:
@@ -128,15 +132,15 @@ def test_another_output_from_the_same_judgments(tmp_path: Path, samples: Path, o
     run(samples, out)
     pairs = Output(tmp_path / "pairs.jsonl")
     options, judgments = OutputOptions(pairs=Pairing.BEST_WORST), Output(out).judgments
-    done, made = write_again(open_source(samples), Columns(), options, pairs, judgments)
+    done, made = write_again(Samples(open_source(samples), Columns()), options, pairs, judgments)
     assert made
     assert done.lines == len(read_lines(pairs.path)) == 5
-    assert not write_again(open_source(samples), Columns(), options, pairs, judgments)[1]
-    with pytest.raises(ResumeError, match="does not hold the judgments of .*: --trace-column was trace and is n"):
-        write_again(open_source(samples), Columns(trace="n"), options, Output(tmp_path / "x.jsonl"), judgments)
+    assert not write_again(Samples(open_source(samples), Columns()), options, pairs, judgments)[1]
+    with pytest.raises(ResumeError, match=r"does not hold the judgments of .*: --trace-column was trace and is n"):
+        write_again(Samples(open_source(samples), Columns(trace="n")), options, Output(tmp_path / "x.jsonl"), judgments)
     judgments.write_bytes(judgments.read_bytes()[:-3])
     with pytest.raises(ResumeError, match="its run is not finished"):
-        write_again(open_source(samples), Columns(), options, Output(tmp_path / "x.jsonl"), judgments)
+        write_again(Samples(open_source(samples), Columns()), options, Output(tmp_path / "x.jsonl"), judgments)
 
 
 def test_an_outage_is_mended_when_asked(tmp_path: Path, out: Path) -> None:

@@ -102,7 +102,10 @@ def test_bad_rows_are_named_and_end_with_2(cli: Cli, service: str, samples: Path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--question-column", "promt"], "no column 'promt'; did you mean --question-column prompt? The columns are: prompt,"),
+        (
+            ["--question-column", "promt"],
+            "no column 'promt'; did you mean --question-column prompt? The columns are: prompt,",
+        ),
         ([*NAMED, "--group-column", "zzz"], "no column 'zzz'; name one with --group-column. The columns are: prompt,"),
         ([*NAMED, "--into", "n"], "has a column 'n' already: name another for the judgment with --into"),
         ([*NAMED, "--pairs", "all", "--keep-best", "1"], "--keep-best is for rows, --pairs for pairs"),

@@ -70,7 +70,9 @@ class ScriptedEngine:
     max_sequences: int = 64
     delay_s: float = 0.0
     tokenizer: ByteTokenizer = field(default_factory=ByteTokenizer)
-    requests: MutableSequence[Generate] = field(default_factory=list)  # all there ever were; long runs give a short deque
+    requests: MutableSequence[Generate] = field(
+        default_factory=list
+    )  # all there ever were; long runs give a short deque
     sequences: MutableSequence[_ScriptedSequence] = field(default_factory=list)
 
     @asynccontextmanager

@@ -5,7 +5,7 @@ import pytest
 from rerank_fakes import sample, write_lines
 
 from eval.cases import BadLine
-from eval.rerank.columns import ColumnError, Columns, cases_of, check_columns, parse
+from eval.rerank.samples import ColumnError, Columns, Samples, check_columns
 from eval.rerank.sources import open_source
 from verifier.types import Case
 
@@ -13,10 +13,11 @@ from verifier.types import Case
 def found(tmp_path: Path, record: Any, **columns: Any) -> list[Case | BadLine]:
     source = open_source(write_lines(tmp_path / "x.jsonl", [b"", record]))
     (row,) = source.rows()
-    read = parse(source, row)
+    samples = Samples(source, Columns(**columns))
+    read = samples.parse(row)
     if isinstance(read, BadLine):
         return [read]
-    return [case for _, case in cases_of(Columns(**columns), source, row, read)]
+    return [case for _, case in samples.cases(row, read)]
 
 
 def one(tmp_path: Path, record: Any, **columns: Any) -> Case:
@@ -96,7 +97,11 @@ def test_what_is_wrong_is_told_by_line_and_column(
 
 def test_a_column_that_is_not_there_is_told_with_the_nearest(tmp_path: Path) -> None:
     source = open_source(write_lines(tmp_path / "x.jsonl", [b"{", sample("q", "t"), sample("q", "t", extra=1)]))
-    assert check_columns(source, {"--question-column": "question", "--id-column": None}) == {"question", "trace", "extra"}
+    assert check_columns(source, {"--question-column": "question", "--id-column": None}) == {
+        "question",
+        "trace",
+        "extra",
+    }
     with pytest.raises(ColumnError) as caught:
         check_columns(source, {"--question-column": "qestion"})
     assert str(caught.value) == (
