@@ -1,9 +1,10 @@
 """Rows of a file of samples, one after another, whatever its format: each as one JSON object in bytes.
 
-JSON lines are read here and not through `datasets`: its reader takes ten megabytes at a time into a table, so that one bad
-line ends the stream, keys that a row does not have come back as nulls, and a number may come back as another spelling of itself.
-Here a row keeps its bytes, a bad one is told by its line, and a plain file can be read again from any place. Parquet is read by
-row groups, which a run that goes on can skip. Whatever else `datasets` streams (CSV, Arrow, a JSON array) comes through it.
+JSON lines are read here and not through `datasets`: its reader makes tables of ten megabytes at a time, in which one bad line
+ends the stream, 1 becomes 1.0 where another row has 1.5, and a missing key becomes a null; it takes ten times the memory and
+seven times as long. Here a row keeps its bytes, a bad one is told by its line, and a plain file can be read again from any
+place. Parquet is read by row groups, which a run that goes on can skip. Whatever else `datasets` streams (CSV, Arrow, a JSON
+array) comes through it.
 """
 
 import gzip
