@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -26,6 +26,7 @@ _ENTRY = re.compile(
     rb'\{"id":"(\d+)(?:\.(\d+))?","status":"(%s)","verdict":(null|0|1),"p_correct":(null|[-+.e\d]+),'
     rb'.*"case_digest":"([0-9a-f]{64})".*\}\n' % "|".join(Status).encode()
 )
+_STATUSES = {status.encode(): status for status in Status}
 _END = b'{"end":%d}\n'
 _TAIL = 64
 _WAYS_OUT = "Mend that, name another file with -o, or move this one away"
@@ -67,8 +68,7 @@ class _Header(BaseModel):
     rerank: Identity
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One judgment in the file, and where it stands."""
 
     row: int
@@ -177,7 +177,7 @@ def entries(path: Path) -> Iterator[Entry]:
                 yield Entry(
                     row=int(row),
                     place=int(place or 0),
-                    status=Status(status.decode()),
+                    status=_STATUSES[status],
                     verdict=None if verdict == b"null" else int(verdict),
                     p=None if p == b"null" else float(p),
                     content=bytes.fromhex(digest.decode()),

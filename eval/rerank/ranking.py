@@ -12,10 +12,9 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -42,8 +41,7 @@ ORDER BY first, p IS NULL, p DESC, content, row, place
 _BEST = "SELECT COUNT(*), SUM(best IS NULL), AVG(best) FROM (SELECT MAX(p) AS best FROM samples GROUP BY question)"
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A sample in its place among those of its question."""
 
     row: int
@@ -144,7 +142,7 @@ def ranked(
         rows = workspace / "rows.jsonl"
         with closing(sqlite3.connect(workspace / "samples.sqlite", isolation_level=None)) as table:
             # What is lost with the process is made again; the cache is all the memory that it takes.
-            for pragma in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE", "cache_size=-8192"):
+            for pragma in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE", "cache_size=-2048"):
                 table.execute(f"PRAGMA {pragma}")
             table.execute(_TABLE)
             with rows.open("wb") as copy:
@@ -174,8 +172,9 @@ def _rows(
     for row in samples.source.rows():
         found = list(judged) if number == row.number else []
         record = samples.parse(row)
-        for bad in _unjudged(samples, row, record, {entry.place for entry in found}):
-            on_bad(row, bad)
+        if not found or samples.columns.samples is not None:
+            for bad in _unjudged(samples, row, record, {entry.place for entry in found}):
+                on_bad(row, bad)
         if isinstance(record, BadLine) or not found:
             continue
         number, judged = next(by_row, _NO_MORE)
@@ -227,4 +226,4 @@ def _question(columns: Columns, group: str | None, row: Row, record: dict[str, A
     if columns.samples is not None:
         return row.number.to_bytes(8, "big")
     shared = record[group] if group is not None else [record[columns.question], record.get(columns.options or "")]
-    return hashlib.blake2b(json.dumps(shared, sort_keys=True).encode(), digest_size=16).digest()
+    return hashlib.blake2b(repr(shared).encode(), digest_size=16).digest()

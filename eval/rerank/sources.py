@@ -11,11 +11,10 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, cast
 
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -28,8 +27,7 @@ class SourceError(ValueError):
     """A file that cannot be read; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One row as JSON. Whether it is JSON at all, and an object, is for the reader to find out."""
 
     number: int  # from 1; of JSON lines, the number of the line
@@ -193,7 +191,7 @@ class Streamed:
 def to_json(record: dict[str, Any]) -> bytes:
     """A row as one line of JSON, without its end."""
     try:
-        return json.dumps(record, ensure_ascii=False, default=_plain).encode()
+        return _JSON.encode(record).encode()
     except UnicodeEncodeError:  # half a surrogate pair, which only its escape can spell
         return json.dumps(record, default=_plain).encode()
 
@@ -204,6 +202,9 @@ def _plain(value: object) -> str:
     if isinstance(value, Decimal):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, default=_plain)
 
 
 def _fits_json(kind: Any) -> bool:

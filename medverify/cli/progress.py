@@ -73,7 +73,7 @@ class RowsProgress:
         if self._first is None:  # a run that goes on did not judge what was there
             self._first, self._started = rows, now
         rate = (rows - self._first) / max(now - self._started, 1e-9)
-        words = f"judged {rows:,} {self._unit}, {rate:,.1f} a second"
+        words = f"judged {rows:,} {self._unit}, {rate:,.{0 if rate > 10 else 2}f} a second"
         self._bar.update(self._task, description=words, completed=share)
         if not err.is_terminal and now - self._logged > _LOG_EVERY_S:
             self._logged = now
