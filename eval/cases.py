@@ -21,7 +21,7 @@ class BadLine:
 
     line: int  # counted from 1
     problems: tuple[str, ...]  # field and what was expected
-    unit: Literal["line", "element"] = "line"  # what `line` counts: a JSON array has elements
+    unit: Literal["line", "element", "row"] = "line"  # what `line` counts: a JSON array has elements, a table rows
 
     def __str__(self) -> str:
         return f"{self.unit} {self.line}: " + "; ".join(self.problems)

@@ -5,23 +5,18 @@ flushed to the disk. A run that was killed goes on at the first wave that is not
 from its content alone, the file comes out as if nothing had happened.
 """
 
-import fcntl
-import os
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from pydantic import ValidationError
 
+from eval.appended import AppendedFile, ResumeError
 from verifier.types import Case, Judgment, Status
 
+__all__ = ["OUTAGES", "Journal", "Judging", "ResumeError", "judge_waves", "to_line"]
+
 _LINE_START = b'{"id":'
-_OUTAGES = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
-
-
-class ResumeError(Exception):
-    """The output file does not belong to this run; the message says why and what to do."""
+OUTAGES = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
 
 
 class Judging(Protocol):
@@ -57,33 +52,10 @@ async def judge_waves(judge: Judging, cases: Sequence[Case], done: int = 0) -> A
         yield [judgment.without_clock() for judgment in wave]
 
 
-class Journal:
+class Journal(AppendedFile):
     """The output file of a run: JSON lines of judgments in the order of the cases. Open it with `with`; one run at a time."""
 
     kind: type[Judgment] = Judgment  # what its lines are read as
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> Self:
-        """Make the file if need be, and keep other runs off it.
-
-        Raises:
-            ResumeError: another run is writing to it.
-            OSError: it cannot be written; better told now than after the first wave.
-        """
-        self._file = self.path.open("ab")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._file.close()
-            raise ResumeError(f"{self.path}: another run is writing to this file") from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
 
     def resume(self, judge: Judging, cases: Sequence[Case], *, retry_failed: bool = False) -> list[Judgment]:
         """Read what is there, cut off what is not a complete wave, and return the judgments that stay.
@@ -119,20 +91,17 @@ class Journal:
         kept = len(judgments) if len(judgments) == len(cases) else len(judgments) // size * size
         if (
             retry_failed
-            and (first := next((i for i, j in enumerate(judgments) if j.status in _OUTAGES), None)) is not None
+            and (first := next((i for i, j in enumerate(judgments) if j.status in OUTAGES), None)) is not None
         ):
             kept = first // size * size
             # The judgments after it are made again, the same as before; until then they stay here.
             self.path.with_name(f"{self.path.name}.before-retry").write_bytes(data)
-        self._file.truncate(sum(len(line) + 1 for line in lines[:kept]))
-        os.fsync(self._file.fileno())
+        self.cut(sum(len(line) + 1 for line in lines[:kept]))
         return judgments[:kept]
 
     def append(self, wave: Sequence[Judgment]) -> None:
         """Add a wave; it is on the disk when this returns."""
-        self._file.write(b"".join(to_line(judgment) for judgment in wave))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self.add(b"".join(to_line(judgment) for judgment in wave))
 
     def _parse(self, number: int, line: bytes) -> Judgment:
         try:

@@ -1,5 +1,7 @@
 """Free mode: the policy writes its own tags. For judges that were trained on the format."""
 
+import re
+
 from verifier.confidence import Confidence, read_confidence
 from verifier.engines.base import Completion, Finish
 from verifier.episode import Episode, Stop, Verdict, leading_ids
@@ -8,6 +10,7 @@ from verifier.transcript import Author
 from verifier.types import StopReason
 
 _ACTIONS = (Tag.SEARCH, Tag.ANSWER)
+_DIGIT = re.compile("[01]")
 _STOPS = tuple(tag.closing for tag in _ACTIONS)
 
 
@@ -48,7 +51,7 @@ async def _answer(episode: Episode, completion: Completion, block: Block) -> Ver
 async def _confidence(episode: Episode, completion: Completion) -> Confidence | None:
     """p(1) where the label stands: the last token with a digit in it, for the closing tag has none."""
     ids = completion.ids
-    position = next(i for i in reversed(range(len(ids))) if any(digit in episode.decode(ids[i:]) for digit in "01"))
+    position = next(i for i in reversed(range(len(ids))) if _DIGIT.search(episode.decode(ids[i:])))
     if episode.labels.label(ids[position]) is not None:
         return read_confidence(completion.watched[position], episode.labels)
     # The tokenizer merged the digit with its neighbours: read the position behind the tag spelt by itself.

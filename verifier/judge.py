@@ -51,6 +51,8 @@ _FORCEABLE = frozenset(
     if status in (Status.UNPARSEABLE, Status.TRUNCATED) and reason is not StopReason.PROMPT_TOO_LONG
 )
 
+_SHORT = 4000  # characters
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -195,7 +197,11 @@ class Judge:
         return Outcome(judgment, episode.transcript, read)
 
     async def _write_prompt(self, episode: Episode, case: Case) -> None:
-        ids = await asyncio.to_thread(prompt_ids, self.prompt, case, self.engine.tokenizer)  # long texts take seconds
+        # A long text takes seconds, in which others must be served; a short one takes less time than the way to a thread.
+        if _characters(case) > _SHORT:
+            ids = await asyncio.to_thread(prompt_ids, self.prompt, case, self.engine.tokenizer)
+        else:
+            ids = prompt_ids(self.prompt, case, self.engine.tokenizer)
         if len(ids) + RESERVE >= self.engine.max_context:
             raise Stop(
                 StopReason.PROMPT_TOO_LONG, f"the prompt has {len(ids)} tokens, the context {self.engine.max_context}"
@@ -265,3 +271,8 @@ def judge_id(engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, s
         "force_verdict": settings.force_verdict,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _characters(case: Case) -> int:
+    question = case.question
+    return len(question.text) + sum(map(len, (question.options or {}).values())) + len(case.trace.render())

@@ -60,6 +60,9 @@ _SUSPECT = re.compile(
     rf"|{_LESS}{{2}}(?P<system>{_GAP}{_SLASH}?sys{_GAP}){_GREATER}{{2}}"
     rf"|\[(?P<instruction>{_GAP}{_SLASH}?inst{_GAP})\]"
 )
+_BRACKET = re.compile(
+    r"[<\u2039\u2329\u27e8\u3008\u02c2\u1438\u276e\u2770\u00ab\u300a&\[]"
+)  # what all of the above begin with
 _UNSEEN = re.compile(f"[{_INVISIBLE}]")
 
 
@@ -70,6 +73,8 @@ def neutralise(text: str) -> str:
     stay, in round brackets: `<answer>1</answer>` becomes `(answer)1(/answer)`. Text without such things comes back unchanged,
     except that lone surrogates, which no tokenizer can encode, become `?`.
     """
+    if text.isascii() and not _BRACKET.search(text):
+        return text
     text = text.encode("utf-8", "replace").decode("utf-8")
     while (harmless := _defuse(text)) != text:  # what was inside a pair of brackets may have brackets of its own
         text = harmless
@@ -78,10 +83,15 @@ def neutralise(text: str) -> str:
 
 def _defuse(text: str) -> str:
     pieces: list[str] = []
-    done = 0
-    for match in _SUSPECT.finditer(text.translate(_FOLDING)):
+    done = at = 0
+    folded = text.lower() if text.isascii() else text.translate(_FOLDING)
+    while bracket := _BRACKET.search(folded, at):
+        match = _SUSPECT.match(folded, bracket.start())
+        if match is None:
+            at = bracket.end()
+            continue
         start, end = match.span(match.lastgroup or 0)
         pieces += [text[done : match.start()], "(", _UNSEEN.sub("", text[start:end]).strip(), ")"]
-        done = match.end()
+        done = at = match.end()
     pieces.append(text[done:])
     return "".join(pieces)

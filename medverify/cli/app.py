@@ -15,6 +15,7 @@ from medverify.cli import (
     inspect,
     lexical,
     plan,
+    rerank,
     retrieve,
     score,
     search,
@@ -46,6 +47,7 @@ retrieval.command("serve")(retrieve.serve)
 
 app.command()(demo.demo)
 app.command()(verify.verify)
+app.command()(rerank.rerank)
 app.command()(search.search)
 app.command()(serve.serve)
 app.command()(score.score)

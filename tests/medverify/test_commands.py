@@ -28,7 +28,7 @@ COMMANDS = list(commands())
 def test_the_list_of_commands() -> None:
     assert {" ".join(path) for path, _ in COMMANDS} == {
         "", "demo", "verify", "search", "serve", "score", "calibrate", "models", "doctor", "schema", "eval",
-        "attack",
+        "attack", "rerank",
         "config", "config show", "index", "index build", "index info", "index verify", "index plan", "index bench",
         "index add-bm25", "index eval", "index compress", "retrieve", "retrieve serve",
     }  # fmt: skip

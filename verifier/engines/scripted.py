@@ -6,7 +6,7 @@ limits, watched tokens, one generation at a time.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableSequence
 from collections.abc import Sequence as Ids
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,10 +29,17 @@ class ByteTokenizer:
         return list(text.encode())
 
     def decode(self, ids: Ids[int]) -> str:
-        return bytes(token for token in ids if token < _END).decode(errors="replace")
+        return _spelt(ids).decode(errors="replace")
 
     def chat_frame(self) -> tuple[list[int], list[int]]:
         return [], self.encode("\n")
+
+
+def _spelt(ids: Ids[int]) -> bytes:
+    try:
+        return bytes(ids)
+    except ValueError:  # an end of text among them
+        return bytes(token for token in ids if token < _END)
 
 
 @dataclass(slots=True)
@@ -63,8 +70,10 @@ class ScriptedEngine:
     max_sequences: int = 64
     delay_s: float = 0.0
     tokenizer: ByteTokenizer = field(default_factory=ByteTokenizer)
-    requests: list[Generate] = field(default_factory=list)
-    sequences: list[_ScriptedSequence] = field(default_factory=list)
+    requests: MutableSequence[Generate] = field(
+        default_factory=list
+    )  # all there ever were; long runs give a short deque
+    sequences: MutableSequence[_ScriptedSequence] = field(default_factory=list)
 
     @asynccontextmanager
     async def open(self, count: int = 1) -> AsyncIterator[list[Sequence]]:
@@ -101,12 +110,21 @@ class ScriptedEngine:
         if len(ids) > bound:
             finish = Finish.LENGTH if bound == request.max_tokens else Finish.CONTEXT
             ids = ids[:bound]
-        watched = tuple(self._watch(request, ids[:position]) for position in range(len(ids)))
+        watched = self._watch(request, text, ids) if request.watch else ((),) * len(ids)
         return Completion(tuple(ids), (0.0,) * len(ids), watched, finish, prefilled=len(request.ids))
 
-    def _watch(self, request: Generate, written: list[int]) -> tuple[float, ...]:
-        if not request.watch:
-            return ()
-        believed = self.beliefs(self.tokenizer.decode([*request.ids, *written]))
-        known = {self.tokenizer.encode(character)[0]: p for character, p in believed.items()}
-        return tuple(math.log(known[token]) if known.get(token) else -math.inf for token in request.watch)
+    def _watch(self, request: Generate, before: str, written: list[int]) -> tuple[tuple[float, ...], ...]:
+        unknown = (-math.inf,) * len(request.watch)
+        watched = list[tuple[float, ...]]()
+        for position, token in enumerate(written):
+            believed = self.beliefs(before)
+            watched.append(self._reported(request.watch, believed) if believed else unknown)
+            if token < 128:  # a character by itself
+                before += chr(token)
+            elif token != _END:
+                before = self.tokenizer.decode([*request.ids, *written[: position + 1]])
+        return tuple(watched)
+
+    def _reported(self, watch: tuple[int, ...], believed: dict[str, float]) -> tuple[float, ...]:
+        known = {self.tokenizer.encode(character)[0]: p for character, p in believed.items() if p}
+        return tuple(math.log(known[token]) if token in known else -math.inf for token in watch)

@@ -56,3 +56,17 @@ async def test_errors_are_raised_and_closed_sequences_refuse() -> None:
         assert len(sequences) == 2
     with pytest.raises(EngineError, match="closed"):
         await sequences[0].generate(Generate(TEXT("x"), 1))
+
+
+async def test_beliefs_are_asked_with_the_text_before_each_position() -> None:
+    asked = list[str]()
+
+    def beliefs(text: str) -> dict[str, float]:
+        asked.append(text)
+        return {"1": 0.25, "0": 0.0} if text.endswith("é") else {}
+
+    done = await says(lambda _: "é1€", Generate(TEXT("ü"), 99, watch=(ord("1"), ord("0"))), beliefs=beliefs)
+    written = "é1€".encode()
+    assert asked == [("ü".encode() + written[:n]).decode(errors="replace") for n in range(len(written) + 1)]
+    nothing = (-math.inf, -math.inf)
+    assert done.watched == (nothing, nothing, (math.log(0.25), -math.inf), *[nothing] * 4)
