@@ -1,28 +1,19 @@
 """Judging many cases into a file: reproducible, resumable, nothing lost.
 
-Cases are judged in waves of fixed composition, in the order of the input. Each wave is appended to the file as a whole and
-flushed to the disk. A run that was killed goes on at the first wave that is not complete, and because a wave's numbers follow
-from its content alone, the file comes out as if nothing had happened.
+Cases are judged in waves of fixed composition, in the order of the input; `eval.journal` keeps what is done.
 """
 
-import fcntl
-import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from pydantic import ValidationError
-
+from eval import journal
+from eval.journal import ResumeError, to_line
 from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status
 
-_LINE_START = b'{"id":'
+__all__ = ["Journal", "ResumeError", "judge_waves", "to_line"]
+
 _OUTAGES = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
-
-
-class ResumeError(Exception):
-    """The output file does not belong to this run; the message says why and what to do."""
 
 
 async def judge_waves(judge: Judge, cases: Sequence[Case], done: int = 0) -> AsyncIterator[list[Judgment]]:
@@ -33,31 +24,11 @@ async def judge_waves(judge: Judge, cases: Sequence[Case], done: int = 0) -> Asy
         yield [judgment.without_clock() for judgment in wave]
 
 
-class Journal:
-    """The output file of a run: JSON lines of judgments in the order of the cases. Open it with `with`; one run at a time."""
+class Journal(journal.Journal[Judgment]):
+    """The output file of a run: JSON lines of judgments in the order of the cases."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> Self:
-        """Make the file if need be, and keep other runs off it.
-
-        Raises:
-            ResumeError: another run is writing to it.
-            OSError: it cannot be written; better told now than after the first wave.
-        """
-        self._file = self.path.open("ab")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._file.close()
-            raise ResumeError(f"{self.path}: another run is writing to this file") from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+        super().__init__(path, Judgment, noun="judgment")
 
     def resume(self, judge: Judge, cases: Sequence[Case], *, retry_failed: bool = False) -> list[Judgment]:
         """Read what is there, cut off what is not a complete wave, and return the judgments that stay.
@@ -68,54 +39,18 @@ class Journal:
         Raises:
             ResumeError: the file holds something other than the beginning of this run.
         """
-        data = self.path.read_bytes()
-        lines = data.split(b"\n")[:-1]  # the last piece is empty, or a line that was cut short
-        judgments = [self._parse(number, line) for number, line in enumerate(lines, start=1)]
-        if len(judgments) > len(cases):
-            raise self._mismatch(f"it holds {len(judgments)} judgments for {len(cases)} cases")
-        for number, (judgment, case) in enumerate(zip(judgments, cases, strict=False), start=1):
+
+        def mismatch(index: int, judgment: Judgment) -> str | None:
+            case, seed = cases[index], judge.settings.sampling.seed
             if judgment.judge_id != judge.judge_id:
-                raise self._mismatch(
-                    f"line {number} is by another judge ({judgment.judge_id[:12]}…, now {judge.judge_id[:12]}…)"
-                )
+                return f"is by another judge ({judgment.judge_id[:12]}…, now {judge.judge_id[:12]}…)"
             if judgment.id != case.id or judgment.case_digest != case.digest:
-                raise self._mismatch(f"line {number} judges {judgment.id!r}, not the input's {case.id!r} as it is now")
-            if judgment.seed != judge.settings.sampling.seed:
-                raise self._mismatch(f"line {number} has seed {judgment.seed}, not {judge.settings.sampling.seed}")
-        cut_short = data[sum(len(line) + 1 for line in lines) :]
-        if cut_short[: len(_LINE_START)] != _LINE_START[: len(cut_short)]:
-            raise self._mismatch("it does not end in the beginning of a judgment")
-        size = judge.engine.max_sequences
-        kept = len(judgments) if len(judgments) == len(cases) else len(judgments) // size * size
-        if (
-            retry_failed
-            and (first := next((i for i, j in enumerate(judgments) if j.status in _OUTAGES), None)) is not None
-        ):
-            kept = first // size * size
-            # The judgments after it are made again, the same as before; until then they stay here.
-            self.path.with_name(f"{self.path.name}.before-retry").write_bytes(data)
-        self._file.truncate(sum(len(line) + 1 for line in lines[:kept]))
-        os.fsync(self._file.fileno())
-        return judgments[:kept]
+                return f"judges {judgment.id!r}, not the input's {case.id!r} as it is now"
+            return None if judgment.seed == seed else f"has seed {judgment.seed}, not {seed}"
 
-    def append(self, wave: Sequence[Judgment]) -> None:
-        """Add a wave; it is on the disk when this returns."""
-        self._file.write(b"".join(to_line(judgment) for judgment in wave))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def _parse(self, number: int, line: bytes) -> Judgment:
-        try:
-            return Judgment.model_validate_json(line)
-        except ValidationError as error:
-            raise self._mismatch(f"line {number} is not a judgment ({error.error_count()} problems)") from error
-
-    def _mismatch(self, reason: str) -> ResumeError:
-        return ResumeError(
-            f"{self.path} cannot be continued: {reason}. Name another file with -o, or move this one away."
+        return self.go_on(
+            len(cases),
+            judge.engine.max_sequences,
+            mismatch,
+            lambda judgment: retry_failed and judgment.status in _OUTAGES,
         )
-
-
-def to_line(judgment: Judgment) -> bytes:
-    """A judgment as one line of JSON."""
-    return judgment.model_dump_json().encode() + b"\n"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from configs.settings import Settings
 from eval.cases import BadLine, read_cases
@@ -29,6 +28,7 @@ from medverify.cli.common import (
     settings_from,
     waiting,
 )
+from medverify.cli.progress import counted
 from medverify.cli.render import panel, plain, summary, table
 from verifier.types import Case, Judgment, Status
 
@@ -126,7 +126,7 @@ async def _judge_rest(
     if as_json:
         _print_lines(done)
     await judge.warm_up()
-    with _progress() as progress:
+    with counted() as progress:
         task = progress.add_task("judging", total=len(cases), completed=len(done))
         async for wave in judge_waves(judge, cases, done=len(done)):
             if journal:
@@ -146,14 +146,3 @@ def _print_lines(judgments: list[Judgment]) -> None:
 
 def _show(cases: list[Case], judgments: list[Judgment]) -> None:
     out.print(panel(cases[0], judgments[0]) if len(cases) == 1 else table(judgments))
-
-
-def _progress() -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=err, disable=not err.is_terminal)

@@ -1,0 +1,263 @@
+"""Which option a reasoning trace ends up choosing: a pure function from a text and its options to a key, or to None.
+
+Three kinds of evidence, and the weaker kind counts only where the stronger is absent:
+
+1. announcements ("The answer is …", a box, answer tags, "so B", "wait, C", a last line that is a letter); the last one wins, and
+   one that contradicts itself, names something that is no option, or says that there is no answer makes the text unreadable;
+2. conclusions ("the most likely diagnosis is …", "B is correct"); they must agree;
+3. what the last sentence names, if that is one option.
+
+What is denied ("not A", "B is wrong") is never chosen. A text that leaves the choice open has no answer: None, never a guess.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from eval.answer_forms import Forms, Named, forms_of, plain
+
+#: Part of what a generated pack depends on: raise it when texts come to be read differently.
+EXTRACTOR_VERSION = 1
+
+_COPULA = (
+    r"(?:\s+(?:choice|option|letter|key|here|therefore|thus|then|clearly|most likely|likely|probably))*\s*"
+    r"(?:\b(?:is|was|are|be|becomes|remains|(?:would|should|must|will|could|might|may|has to|seems to|appears to) be)(?=n't|\b)"
+    r"|:|=|-+>|→|-\s)"
+)
+_OF = r"(?:\s+(?:to|for|among|from|of|in|here|that|left|remaining)\b[^.\n:]{0,80}?)?"
+_GOOD = r"(?:correct|right|best|final|true|appropriate|accurate|suitable|chosen|only|ideal|preferred|likely)"
+_ANNOUNCED = re.compile(
+    rf"(?P<full>(?<!wrong )(?<!incorrect )\banswers?\b{_OF}{_COPULA}"
+    rf"|\b{_GOOD}\s+(?:\w+\s+)?(?:option|choice|selection|response)\b{_OF}{_COPULA}"
+    r"|(?:答案|正解|答え|回答)\s*(?:应该|應該)?\s*(?:是|为|為|選|选|は|:)+"
+    r"|\b(?:respuesta|réponse|antwort|risposta|resposta)\b[^.\n:]{0,40}?(?::|\bes\b|\best\b|\bist\b|è|é))"
+    r"|(?P<head>\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?)"
+    r"|(?P<letter>\banswer(?: choice| option)?(?=\s)|(?:应|应该|故|因此|所以|应当)?选择?"
+    r"|(?:^|(?<=[\s,.;:(-]))(?:so|thus|hence|therefore|ergo|accordingly|consequently|in conclusion|finally|wait|actually|no|sorry"
+    r"|hmm|correction|scratch that|on second thought|i mean|i meant|make that|rather)\b[,:;.!-]*)",
+    re.I | re.M,
+)
+_UNREAL = re.compile(r"\b(?:if|whether|unless|suppose|assuming|were)\b[^.\n,;]{0,30}$", re.I)
+_SPACE = re.compile(r"[\s\"']*")
+_FILLER = re.compile(
+    r"(?:(?:the|that|this|option|choice|letter|number|answer|is|be|was|would|should|must|most|likely|clearly|probably|definitely"
+    r"|certainly|therefore|thus|hence|simply|obviously|indeed|actually|still|either|both|between|correct|best|right|it|it's|that's"
+    r"|now|going|to|one|labell?ed|marked|final|so|then|wait|no|sorry|hmm|i think|i believe|i guess|i say|i choose|i pick"
+    r"|i go with|i'd say|i'd choose|i'll go with|we choose)\b|[:=>→,;.!…-])[ ]*",
+    re.I,
+)
+_NOT = re.compile(r"(?:not|n't|neither|nor|never|other than|cannot be|can't be|rather than|instead of|不是|非)(?![a-z])\s*", re.I)
+_JOIN = re.compile(r"[ ]*(?:[,/&+、(]|\band\b|\bor\b|\bversus\b|\bvs\b\.?|和|或)[ ]*(?:\b(?:and|or)\b[ ]*)?", re.I)
+_TURN = re.compile(r"[ \n]*[,;.]?[ ]*\(?(?:but|rather|instead|it's|it is|the|so)?\b[ ]*", re.I)
+_WRONG = re.compile(
+    r"[\"')\]]*\s*,?\s*(?:(?:is|are|was|were|would be|can be|seems|as|both|all|also|clearly|therefore|thus)\s+)*(?:isn't|aren't|wasn't"
+    r"|not\b(?! only)|incorrect|wrong|false|inappropriate|ruled out|excluded|eliminated|unlikely|less likely)",
+    re.I,
+)
+_NO_ANSWER = re.compile(
+    r"\s*(?:un(?:clear|known|certain)|indeterminate|undetermined|not (?:clear|known|given|provided|listed|among|available|possible"
+    r"|in the|one of)|none of (?:the|these)|cannot|can't|impossible|n/?a\b|ambiguous)",
+    re.I,
+)
+_REFUSED = re.compile(
+    r"\b(?:cannot|can't|can not|could not|couldn't|unable to|not able to|not possible to|impossible to|not sufficient to|insufficient to)"
+    r"\s+(?:be\s+)?(?:\w+ly\s+)?(?:determine|answer|decide|choose|conclude|tell which|say which|select)",
+    re.I,
+)
+_FOREIGN = re.compile(r"(?:[(\[]\s*[A-Za-z]\s*[)\]]|[A-Z](?=\s*(?:$|\n|[.,;)](?!\w))))")
+_CONCLUDED = re.compile(
+    r"\b(?:most (?:likely|appropriate|probable|accurate|consistent|suitable|commonly?|important)|best|correct|next|first-line|only)\b"
+    r"[^.\n]{0,160}?\b(?:is|was|would be|are|be)\b:?",
+    re.I,
+)
+_PREDICATE = re.compile(
+    r"\s*,?\s*(?:is|must be|would be|seems|appears to be|remains|should be|being)\s+(?:(?:\w+ly|thus|hence|the|my|most|our)\s+)*"
+    r"(?:(?P<noun>answer|(?:correct|right|best|final|appropriate)\s+(?:answer|choice|option))|correct|right|best|true|likely)\b",
+    re.I,
+)
+_SENTENCE_END = re.compile(r"[.!?。][\"')\]]*(?=\s+[A-Z(\[\"'*]|\s*$|\n)|\n", re.M)
+_DENIED = re.compile(r"\b(?:not|n't|never|rather than|instead of|unlike|excludes?|rules? out|ruled out|less likely|no)\b[^,;]{0,30}$", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """What one announcement says."""
+
+    start: int
+    end: int
+    chosen: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+    void: bool = False  # it says that there is no answer, or contradicts itself
+
+
+def extract_answer(text: str, options: Mapping[str, str]) -> str | None:
+    """The key of the option that a text chooses.
+
+    Args:
+        text: somebody's reasoning, in any dress: Markdown, LaTeX, full-width letters, zero-width characters.
+        options: key to text, as the question gave them; the keys decide which letters are answers.
+
+    Returns:
+        A key of `options`, or None where no option, or more than one, is chosen.
+    """
+    if not options:
+        return None
+    text, forms = plain(text), forms_of(options)
+    announced = [*_announcements(text, forms), *_last_line(text, forms), *_refusals(text), *_subjects(text, forms, noun=True)]
+    current, decided = None, False
+    for statement in sorted(announced, key=lambda statement: statement.start):
+        if statement.void or len(statement.chosen) > 1:
+            current, decided = None, True
+        elif statement.chosen:
+            (current,), decided = statement.chosen, True
+        elif current in statement.denied:
+            current = None
+    if decided:
+        return current
+    concluded = {key for statement in _conclusions(text, forms) for key in statement.chosen}
+    if concluded:
+        return concluded.pop() if len(concluded) == 1 else None
+    return _last_sentence(text, forms)
+
+
+def _announcements(text: str, forms: Forms) -> Iterator[_Statement]:
+    end = 0
+    for cue in _ANNOUNCED.finditer(text):
+        if cue.start() < end or _UNREAL.search(text, max(0, cue.start() - 40), cue.start()):
+            continue
+        statement = _read(text, cue.start(), cue.end(), forms, letters_only=cue.lastgroup == "letter")
+        if statement is None and cue.lastgroup == "full":
+            statement = _read_clause(text, cue.start(), cue.end(), forms)
+        if statement is not None:
+            yield statement
+            end = statement.end
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been named so far of what follows an announcement."""
+
+    chosen: list[str] = field(default_factory=list)
+    denied: list[str] = field(default_factory=list)
+    clash: bool = False
+
+    def take(self, named: Named, *, deny: bool) -> None:
+        (self.denied if deny else self.chosen).append(named.key)
+        self.clash = self.clash or (named.clash and not deny)
+
+
+def _read(text: str, start: int, at: int, forms: Forms, *, letters_only: bool) -> _Statement | None:
+    """Read the options that are named from `at` on: one, a list of several, "not A, it is C"; None if none is."""
+    reading, deny = _Reading(), False
+    while True:
+        at = _end(_SPACE, text, at)
+        named = forms.letter_at(text, at) if letters_only else forms.at(text, at)
+        if named is not None:
+            if text[named.end : named.end + 2].lstrip(" )\"'").startswith("?"):
+                return None  # a question
+            reading.take(named, deny=deny)
+            at, deny = named.end, False
+            if wrong := _WRONG.match(text, at):
+                reading.denied += reading.chosen
+                reading.chosen, at = [], wrong.end()
+                break
+            if joined := _JOIN.match(text, at):
+                at = joined.end()
+            elif reading.chosen:
+                break
+            else:
+                at = _end(_TURN, text, at)
+        elif denial := _NOT.match(text, at):
+            deny, at = True, denial.end()
+        elif filler := _FILLER.match(text, at):
+            at = filler.end()
+        else:
+            break
+    if not (reading.chosen or reading.denied):
+        return None
+    chosen = frozenset(reading.chosen) - frozenset(reading.denied)
+    return _Statement(start, at, chosen, frozenset(reading.denied), void=reading.clash)
+
+
+def _read_clause(text: str, start: int, at: int, forms: Forms) -> _Statement | None:
+    """What an announcement says that does not begin with an option: a refusal, a letter that is none, one option further on."""
+    at = _end(_SPACE, text, at)
+    if _NO_ANSWER.match(text, at) or _FOREIGN.match(text, at):
+        return _Statement(start, at, void=True)
+    stop = _SENTENCE_END.search(text, at)
+    end = stop.start() if stop else len(text)
+    if stop and stop[0].startswith("?"):
+        return None
+    key = _only(text, at, end, forms)
+    return _Statement(start, end, frozenset({key})) if key else None
+
+
+def _last_line(text: str, forms: Forms) -> Iterator[_Statement]:
+    """A last line that is nothing but an option, unless it ends a list of options."""
+    lines = [found for found in re.finditer(r"[^\n]+", text) if found[0].strip()]
+    alone = [_alone(text, line.start(), line.end(), forms) for line in lines[-2:]]
+    if alone and alone[-1] and (len(alone) == 1 or alone[0] in (None, alone[-1])):
+        yield _Statement(lines[-1].start(), lines[-1].end(), frozenset({alone[-1]}))
+
+
+def _alone(text: str, start: int, end: int, forms: Forms) -> str | None:
+    named = forms.at(text, _end(re.compile(r"[\s\"'\-]*"), text, start))
+    if named is None or named.clash or text[named.end : end].strip(" .!)\"']"):
+        return None
+    return named.key
+
+
+def _refusals(text: str) -> Iterator[_Statement]:
+    for found in _REFUSED.finditer(text):
+        yield _Statement(found.start(), found.end(), void=True)
+
+
+def _subjects(text: str, forms: Forms, *, noun: bool) -> Iterator[_Statement]:
+    """ "B is the answer" (`noun`), "B is correct": an option, and what is said of it."""
+    for named in _named(text, 0, len(text), forms):
+        said = _PREDICATE.match(text, named.end)
+        if said and bool(said["noun"]) == noun:
+            yield _Statement(named.start, said.end(), frozenset({named.key}))
+
+
+def _conclusions(text: str, forms: Forms) -> Iterator[_Statement]:
+    yield from _subjects(text, forms, noun=False)
+    for cue in _CONCLUDED.finditer(text):
+        statement = _read(text, cue.start(), cue.end(), forms, letters_only=False) or _read_clause(
+            text, cue.start(), cue.end(), forms
+        )
+        if statement is not None and not statement.void:
+            yield statement
+
+
+def _last_sentence(text: str, forms: Forms) -> str | None:
+    text = text.rstrip()
+    ends = [found.end() for found in _SENTENCE_END.finditer(text) if found.end() < len(text)]
+    return _only(text, ends[-1] if ends else 0, len(text), forms)
+
+
+def _only(text: str, start: int, end: int, forms: Forms) -> str | None:
+    """The one option that is named in `text[start:end]` and not denied; letters count before texts."""
+    for named in (list(forms.pointed(text, start, end)), list(forms.said(text, start, end))):
+        kept = {
+            one.key
+            for one in named
+            if not _DENIED.search(text, start, one.start) and not _WRONG.match(text, one.end)
+        }
+        if named:
+            return kept.pop() if len(kept) == 1 else None
+    return None
+
+
+def _named(text: str, start: int, end: int, forms: Forms) -> Iterator[Named]:
+    """Every place that may name an option: marked letters, texts, and bare letters at the start of a clause."""
+    yield from forms.pointed(text, start, end)
+    yield from forms.said(text, start, end)
+    for clause in re.finditer(r"(?:^|(?<=[.!?,;:]\s)|(?<=\b(?:that|and)\s))(?=\w)", text[:end]):
+        if named := forms.letter_at(text, clause.start()):
+            yield named
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
