@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 #: What may follow a letter that stands by itself: "B because …", "A is wrong".
-_CONNECTORS = r"because|since|as|for|which|and|or|not|but|based|given|due|is|was|isn't|are|instead|rather|over|than|may|might"
+_CONNECTORS = (
+    r"because|since|as|for|which|and|or|nor|not|but|based|given|due|is|was|isn't|are|instead|rather|over|than|may|might"
+)
 #: Options that are everyday words say something only where an answer is announced, and only by themselves.
 _EVERYDAY = frozenset({"yes", "no", "maybe", "true", "false", "none", "all", "both", "other", "same"})
-_TIGHT = rf"(?=\s*(?:$|\n|[.,;:!)\]}}\"<]|-\s|(?:{_CONNECTORS})\b))"
-_TOKEN = re.compile(r"\w+|[<>≤≥=+±%]")
-_BETWEEN = r"[^\w<>≤≥=+±%\n]*"
+_TIGHT = re.compile(rf"\s*(?:$|\n|[.,;:!)\]}}\"<]|-\s|(?:{_CONNECTORS})\b)", re.I)
+_TOKEN = re.compile(r"\d+(?:[.,]\d+)+|\w+|[<>≤≥=+±%]")
+_ARTICLES = frozenset({"a", "an", "the"})
+_OPENING = re.compile(r"[\s\"'(\[]*")
+_AFTER_LETTER = re.compile(r"[ ]*(?:[-:.,]\s*|\(\s*)?[\"']?")
+_ENDS = re.compile(r"[\"')\]]*\s*(?:[.;,\n]|$)")
+_SMALL_WORD = re.compile(r" [a-z]+\b(?! (?:is|are|was))")
 
 _BOXED = re.compile(r"\\f?boxed\s*\{\s*((?:[^{}]|\{[^{}]*\})*?)\s*\}")
 _STYLED = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm|it|sf)|operatorname|mbox)\s*\{([^{}]*)\}")
@@ -51,103 +57,143 @@ class Named:
     clash: bool = False  # the letter is followed by what another option says
 
 
-class Forms:
-    """The patterns of one set of options."""
+@dataclass(frozen=True, slots=True)
+class _Letters:
+    """The patterns of one set of keys."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._by_fold = {key.casefold(): key for key in options}
-        keys = "|".join(re.escape(key) for key in sorted(options, key=lambda key: (-len(key), key)))
-        self._bracketed = re.compile(rf"[(\[{{]\s*(?:option |choice |answer )?({keys})\s*[.:]?\s*[)\]}}]", re.I)
-        follow = (
-            rf"(?=\s*(?:$|[)\]}},;:!\"(/&]|'(?!\w))|\.(?!\w)|\s*\n|\s*-\s|\s(?:{_CONNECTORS})\b|\s*[^\x00-\x7f])"
-        )
-        folded = "|".join(re.escape(key) for key in sorted({*options, *map(str.upper, options)}, key=lambda k: (-len(k), k)))
-        self._bare = re.compile(rf"({folded})(?!\w){follow}[.):\]}}]*")
-        self._lower = re.compile(rf"({keys})[.)]*(?=\s*(?:$|\n))", re.I)
-        self._pointed = re.compile(rf"(?<!\w)(?:(?:option|choice)s?\s+({folded})(?!\w)(?!')|({folded})\)(?!\w))", re.I)
-        self._texts = _text_patterns(options)
-        alternatives = "|".join(f"(?P<o{number}>{pattern})" for number, (_, pattern, _) in enumerate(self._texts))
-        self._text = re.compile(rf"(?:(?:an?|the)\s+)?(?:{alternatives})" if alternatives else r"(?!)", re.I)
-        self._keys = [key for key, _, _ in self._texts]
-        self._tight = re.compile(_TIGHT, re.I)
+    by_fold: Mapping[str, str]
+    bracketed: re.Pattern[str]  # (B)
+    bare: re.Pattern[str]  # B, where what follows shows that it is no word
+    last: re.Pattern[str]  # b at the end of a line
+    pointed: re.Pattern[str]  # option B, B)
 
-    def at(self, text: str, start: int) -> Named | None:
+
+@lru_cache(maxsize=256)
+def _letters(keys: tuple[str, ...]) -> _Letters:
+    def any_of(spellings: set[str]) -> str:
+        return "|".join(map(re.escape, sorted(spellings, key=lambda key: (-len(key), key))))
+
+    written, either = any_of({*keys, *map(str.upper, keys)}), any_of(set(keys))
+    follow = (
+        rf"(?=\s*(?:$|[)\]}},;:!\"(/&]|'(?!\w))|\.(?!\w)|\s*\n|\s*-\s|\s(?:{_CONNECTORS})\b|\s*[^\x00-\x7f])"
+    )
+    return _Letters(
+        {key.casefold(): key for key in keys},
+        re.compile(rf"[(\[{{]\s*(?:option |choice |answer )?({either})\s*[.:]?\s*[)\]}}]", re.I),
+        re.compile(rf"({written})(?![A-Za-z0-9_]){follow}[.):\]}}]*"),
+        re.compile(rf"({either})[.)]*(?=\s*(?:$|\n))", re.I),
+        re.compile(rf"(?<!\w)(?:(?i:option|choice)\s+({written})(?!\w)(?!')|({written})\)(?!\w))"),
+    )
+
+
+class Marked:
+    """A text in which options are looked for. Positions are those of `text`."""
+
+    def __init__(self, text: str, options: Mapping[str, str]) -> None:
+        """Prepare `text`, which `plain` has made plain."""
+        self.text = text
+        self._letters = _letters(tuple(options))
+        self._sayings = _sayings(options)
+        # What is compared are tokens without what stands between them, so that "frame-shift" is "Frame shift".
+        squashed: list[str] = []
+        self._begins: dict[int, int] = {}  # where a token begins in `text`, and where in the squashed text
+        self._starts: dict[int, int] = {}  # the other way round
+        self._ends: dict[int, int] = {}  # where a token ends in the squashed text, and where in `text`
+        self._next: dict[int, int] = {}  # where a token begins and where it ends, both in the squashed text
+        size = 0
+        for token in _TOKEN.finditer(text):
+            folded = token[0].casefold()
+            self._begins[token.start()], self._starts[size] = size, token.start()
+            self._next[size] = size + len(folded)
+            size += len(folded)
+            self._ends[size] = token.end()
+            squashed.append(folded)
+        self._squashed = "".join(squashed)
+
+    def at(self, start: int) -> Named | None:
         """The option that is named exactly here, by what it says if that is longer than a letter."""
-        letter, said = self.letter_at(text, start), self.text_at(text, start)
+        letter, said = self.letter_at(start), self.said_at(start)
         return said if said and (letter is None or said.end > letter.end) else letter
 
-    def letter_at(self, text: str, start: int) -> Named | None:
+    def letter_at(self, start: int) -> Named | None:
         """The option whose letter stands here, taken together with its text where that follows."""
-        if start and text[start - 1].isalnum():
+        if start and self.text[start - 1].isascii() and self.text[start - 1].isalnum():
             return None
-        found = self._bracketed.match(text, start) or self._bare.match(text, start) or self._lower.match(text, start)
+        letters = self._letters
+        patterns = (letters.bracketed, letters.bare, letters.last)
+        found = next((match for pattern in patterns if (match := pattern.match(self.text, start))), None)
         if found is None:
             return None
-        key = self._by_fold[found[1].casefold()]
-        after = re.compile(r"[ ]*(?:[-:.,]\s*|\(\s*)?[\"']?").match(text, found.end())
-        follows = self.text_at(text, after.end()) if after else None
-        if follows is None:
-            genus = found[0].endswith(".") and re.compile(r" [a-z]+\b(?! (?:is|are|was))").match(text, found.end())
-            return None if genus and not self._begins(key, text, found.end()) else Named(key, start, found.end())
-        if follows.key == key:
-            return Named(key, start, follows.end)
-        clash = re.compile(r"[\"']?\s*(?:[.;,)\n]|$)").match(text, follows.end) is not None
-        return Named(key, start, found.end(), clash)
+        key = letters.by_fold[found[1].casefold()]
+        after = _AFTER_LETTER.match(self.text, found.end())
+        said = self.said_at(after.end()) if after else None
+        if said is None:
+            word = found[0].endswith(".") and _SMALL_WORD.match(self.text, found.end())
+            return None if word and not self._begins_with(key, found.end() + 1) else Named(key, start, found.end())
+        if said.key == key:
+            return Named(key, start, said.end)
+        return Named(key, start, found.end(), clash=_ENDS.match(self.text, said.end) is not None)
 
-    def text_at(self, text: str, start: int) -> Named | None:
-        """The option whose whole text stands here."""
-        if start and text[start - 1].isalnum():
+    def said_at(self, start: int) -> Named | None:
+        """The option whose whole text stands here, an article before it or not."""
+        opening = _OPENING.match(self.text, start)
+        first = self._begins.get(opening.end() if opening else start)
+        if first is None:
             return None
-        found = self._text.match(text, start)
-        if found is None or not found.lastgroup:
-            return None
-        key, _, everyday = self._texts[int(found.lastgroup[1:])]
-        if everyday and not self._tight.match(text, found.end()):
-            return None
-        return Named(key, start, found.end())
+        for place in (first, self._after_article(first)):
+            for key, saying, everyday in self._sayings:
+                end = place + len(saying)
+                if not self._squashed.startswith(saying, place) or end not in self._ends:
+                    continue
+                if not everyday or _TIGHT.match(self.text, self._ends[end]):
+                    return Named(key, start, self._ends[end])
+        return None
 
-    def pointed(self, text: str, start: int, end: int) -> Iterator[Named]:
+    def pointed(self, start: int, end: int) -> Iterator[Named]:
         """Letters in `text[start:end]` that are marked as such: "(B)", "B)", "option B"."""
-        for pattern in (self._bracketed, self._pointed):
-            for found in pattern.finditer(text, start, end):
-                key = self._by_fold[next(filter(None, found.groups())).casefold()]
-                yield Named(key, found.start(), found.end())
+        for pattern in (self._letters.bracketed, self._letters.pointed):
+            for found in pattern.finditer(self.text, start, end):
+                yield Named(self._letters.by_fold[found[found.lastindex or 0].casefold()], found.start(), found.end())
 
-    def said(self, text: str, start: int, end: int) -> Iterator[Named]:
+    def said(self, start: int, end: int) -> list[Named]:
         """Options whose text stands in `text[start:end]`, the longest where they overlap; everyday words are none."""
-        for found in self._text.finditer(text, start, end):
-            key, _, everyday = self._texts[int((found.lastgroup or "o0")[1:])]
-            if not everyday:
-                yield Named(key, found.start(), found.end())
+        found: list[Named] = []
+        for key, saying, everyday in self._sayings:
+            place = -1 if everyday else self._squashed.find(saying)
+            while place >= 0:
+                begin, stop = self._starts.get(place), self._ends.get(place + len(saying))
+                if begin is not None and stop is not None and start <= begin and stop <= end:
+                    if not any(longer.start <= begin and stop <= longer.end for longer in found):
+                        found.append(Named(key, begin, stop))
+                place = self._squashed.find(saying, place + 1)
+        return sorted(found, key=lambda named: named.start)
 
-    def _begins(self, key: str, text: str, start: int) -> bool:
-        """Whether the option's first word stands here."""
-        first = next((pattern.split(_BETWEEN)[0] for k, pattern, _ in self._texts if k == key), None)
-        return first is not None and re.compile(rf" (?:(?:an?|the) )?{first}", re.I).match(text, start) is not None
+    def _after_article(self, place: int) -> int:
+        """Where the next token begins if the one at `place` is an article, else `place`."""
+        following = self._next.get(place, place)
+        if self._squashed[place:following] not in _ARTICLES or following not in self._starts:
+            return place
+        between = self.text[self._ends[following] : self._starts[following]]
+        return following if between.isspace() else place  # not in "A. Warfarin"
+
+    def _begins_with(self, key: str, start: int) -> bool:
+        """Whether the option's text begins with the word that stands here."""
+        first = self._begins.get(start)
+        if first is None:
+            return False
+        first = self._after_article(first)
+        word = self._squashed[first : self._next.get(first, first)]
+        return any(one == key and saying.startswith(word) for one, saying, _ in self._sayings)
 
 
-def _text_patterns(options: Mapping[str, str]) -> list[tuple[str, str, bool]]:
-    """Key, pattern and whether it is an everyday word, longest first; texts that say nothing by themselves are left out."""
-    tokens = {key: tuple(_TOKEN.findall(plain(text).casefold())) for key, text in options.items()}
+def _sayings(options: Mapping[str, str]) -> list[tuple[str, str, bool]]:
+    """Key, squashed text, and whether it is an everyday word, longest first; what says nothing by itself is left out."""
+    squashed = {key: "".join(_TOKEN.findall(plain(text).casefold())) for key, text in options.items()}
+    every = list(squashed.values())
     keys = {key.casefold() for key in options}
-    counts: dict[tuple[str, ...], int] = {}
-    for words in tokens.values():
-        counts[words] = counts.get(words, 0) + 1
-    found = []
-    for key, words in tokens.items():
-        joined = "".join(words)
-        if not words or counts[words] > 1 or joined in keys:  # two options alike, or "A" as the text of B
-            continue
-        pattern = rf"(?<![\w])(?<!\d[.,]){_BETWEEN.join(map(re.escape, words))}(?![\w])(?![.,]\d)"
-        found.append((key, pattern, joined in _EVERYDAY or len(joined) < 3))
-    return sorted(found, key=lambda entry: (-len(entry[1]), entry[1]))
-
-
-@lru_cache(maxsize=512)
-def _forms(options: tuple[tuple[str, str], ...]) -> Forms:
-    return Forms(dict(options))
-
-
-def forms_of(options: Mapping[str, str]) -> Forms:
-    """The patterns of these options; made once for all traces of a question."""
-    return _forms(tuple(options.items()))
+    telling = [
+        (key, saying, saying in _EVERYDAY or len(saying) < 3)
+        for key, saying in squashed.items()
+        if saying and every.count(saying) == 1 and saying not in keys  # not two alike, nor "A" as the text of B
+    ]
+    return sorted(telling, key=lambda entry: (-len(entry[1]), entry[1]))

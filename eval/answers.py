@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from eval.answer_forms import Forms, Named, forms_of, plain
+from eval.answer_forms import Marked, Named, plain
 
 #: Part of what a generated pack depends on: raise it when texts come to be read differently.
 EXTRACTOR_VERSION = 1
@@ -26,22 +26,27 @@ _COPULA = (
 )
 _OF = r"(?:\s+(?:to|for|among|from|of|in|here|that|left|remaining)\b[^.\n:]{0,80}?)?"
 _GOOD = r"(?:correct|right|best|final|true|appropriate|accurate|suitable|chosen|only|ideal|preferred|likely)"
+_SO = (
+    r"so|thus|hence|therefore|ergo|accordingly|consequently|in conclusion|finally|wait|actually|no|sorry|hmm|correction"
+    r"|scratch that|on second thought|i mean|i meant|make that|rather"
+)
 _ANNOUNCED = re.compile(
+    # An option may follow, or a clause that names one;
     rf"(?P<full>(?<!wrong )(?<!incorrect )\banswers?\b{_OF}{_COPULA}"
     rf"|\b{_GOOD}\s+(?:\w+\s+)?(?:option|choice|selection|response)\b{_OF}{_COPULA}"
     r"|(?:答案|正解|答え|回答)\s*(?:应该|應該)?\s*(?:是|为|為|選|选|は|:)+"
-    r"|\b(?:respuesta|réponse|antwort|risposta|resposta)\b[^.\n:]{0,40}?(?::|\bes\b|\best\b|\bist\b|è|é))"
+    r"|\b(?:respuesta|réponse|antwort|risposta|resposta)\b[^.\n:]{0,40}?(?::|\b(?:es|est|ist|è|é)\b))"
+    # an option must follow at once;
     r"|(?P<head>\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?)"
-    r"|(?P<letter>\banswer(?: choice| option)?(?=\s)|(?:应|应该|故|因此|所以|应当)?选择?"
-    r"|(?:^|(?<=[\s,.;:(-]))(?:so|thus|hence|therefore|ergo|accordingly|consequently|in conclusion|finally|wait|actually|no|sorry"
-    r"|hmm|correction|scratch that|on second thought|i mean|i meant|make that|rather)\b[,:;.!-]*)",
+    # the letter of one must.
+    rf"|(?P<letter>\banswer(?: choice| option)?(?=\s)|选择?|(?:^|(?<=[\s,.;:(-]))(?:{_SO})\b[,:;.!-]*)",
     re.I | re.M,
 )
 _UNREAL = re.compile(r"\b(?:if|whether|unless|suppose|assuming|were)\b[^.\n,;]{0,30}$", re.I)
 _SPACE = re.compile(r"[\s\"']*")
 _FILLER = re.compile(
-    r"(?:(?:the|that|this|option|choice|letter|number|answer|is|be|was|would|should|must|most|likely|clearly|probably|definitely"
-    r"|certainly|therefore|thus|hence|simply|obviously|indeed|actually|still|either|both|between|correct|best|right|it|it's|that's"
+    r"(?:(?:the|that(?!'s)|this|option|choice|letter|number|answer|is|be|was|would|should|must|most|likely|clearly|probably|definitely"
+    r"|certainly|therefore|thus|hence|simply|obviously|indeed|actually|still|either|both|between|correct|best|right|it's|that's|it"
     r"|now|going|to|one|labell?ed|marked|final|so|then|wait|no|sorry|hmm|i think|i believe|i guess|i say|i choose|i pick"
     r"|i go with|i'd say|i'd choose|i'll go with|we choose)\b|[:=>→,;.!…-])[ ]*",
     re.I,
@@ -50,8 +55,10 @@ _NOT = re.compile(r"(?:not|n't|neither|nor|never|other than|cannot be|can't be|r
 _JOIN = re.compile(r"[ ]*(?:[,/&+、(]|\band\b|\bor\b|\bversus\b|\bvs\b\.?|和|或)[ ]*(?:\b(?:and|or)\b[ ]*)?", re.I)
 _TURN = re.compile(r"[ \n]*[,;.]?[ ]*\(?(?:but|rather|instead|it's|it is|the|so)?\b[ ]*", re.I)
 _WRONG = re.compile(
-    r"[\"')\]]*\s*,?\s*(?:(?:is|are|was|were|would be|can be|seems|as|both|all|also|clearly|therefore|thus)\s+)*(?:isn't|aren't|wasn't"
-    r"|not\b(?! only)|incorrect|wrong|false|inappropriate|ruled out|excluded|eliminated|unlikely|less likely)",
+    r"[\"')\]]*\s*(?:[:-]\s*(?:this (?:option )?is\s+)?)?"
+    r"(?:(?:is|are|was|were|would be|can be|seems|both|all|also|clearly|therefore|thus)\s+)*"
+    r"(?:isn't|aren't|wasn't|(?<=is )not\b(?! only)|(?<=are )not\b(?! only)|incorrect|wrong|false|inappropriate|ruled out|excluded"
+    r"|eliminated|unlikely|less likely)",
     re.I,
 )
 _NO_ANSWER = re.compile(
@@ -60,23 +67,30 @@ _NO_ANSWER = re.compile(
     re.I,
 )
 _REFUSED = re.compile(
-    r"\b(?:cannot|can't|can not|could not|couldn't|unable to|not able to|not possible to|impossible to|not sufficient to|insufficient to)"
-    r"\s+(?:be\s+)?(?:\w+ly\s+)?(?:determine|answer|decide|choose|conclude|tell which|say which|select)",
+    r"\b(?:cannot|can't|can not|could not|couldn't|unable to|not able to|not possible to|impossible to|not sufficient to"
+    r"|insufficient to)\s+(?:be\s+)?(?:\w+ly\s+)?(?:determine|answer|decide|choose|conclude|tell which|say which|select)",
     re.I,
 )
-_FOREIGN = re.compile(r"(?:[(\[]\s*[A-Za-z]\s*[)\]]|[A-Z](?=\s*(?:$|\n|[.,;)](?!\w))))")
+_FOREIGN = re.compile(r"[(\[]\s*[A-Za-z]\s*[)\]]|[A-Z](?=\s*(?:$|\n|[.,;)](?!\w)))")
 _CONCLUDED = re.compile(
     r"\b(?:most (?:likely|appropriate|probable|accurate|consistent|suitable|commonly?|important)|best|correct|next|first-line|only)\b"
     r"[^.\n]{0,160}?\b(?:is|was|would be|are|be)\b:?",
     re.I,
 )
 _PREDICATE = re.compile(
-    r"\s*,?\s*(?:is|must be|would be|seems|appears to be|remains|should be|being)\s+(?:(?:\w+ly|thus|hence|the|my|most|our)\s+)*"
+    r"[\s\"')\].:]*,?\s+(?:is|must be|would be|seems|appears to be|remains|should be|being)"
+    r"\s+(?:(?:\w+ly|thus|hence|the|my|most|our)\s+)*"
     r"(?:(?P<noun>answer|(?:correct|right|best|final|appropriate)\s+(?:answer|choice|option))|correct|right|best|true|likely)\b",
     re.I,
 )
-_SENTENCE_END = re.compile(r"[.!?。][\"')\]]*(?=\s+[A-Z(\[\"'*]|\s*$|\n)|\n", re.M)
-_DENIED = re.compile(r"\b(?:not|n't|never|rather than|instead of|unlike|excludes?|rules? out|ruled out|less likely|no)\b[^,;]{0,30}$", re.I)
+_SENTENCE_END = re.compile(r"[.!?。][\"')\]]*(?=\s+[A-Z(\[\"'*]|\s*$|\n)|\n")
+_CLAUSE_START = re.compile(r"(?:^|(?<=[.!?,;:]\s)|(?<=\bthat\s)|(?<=\band\s))(?=\w)", re.M)
+_DENIED = re.compile(
+    r"\b(?:not|never|rather than|instead of|unlike|excludes?|rules? out|ruled out|less likely|no|(?:could|may|might)(?: also)? be)\b"
+    r"[^,;]{0,30}$|n't\b[^,;]{0,30}$",
+    re.I,
+)
+_ALONE_BEFORE = re.compile(r"[\s\"'-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +116,8 @@ def extract_answer(text: str, options: Mapping[str, str]) -> str | None:
     """
     if not options:
         return None
-    text, forms = plain(text), forms_of(options)
-    announced = [*_announcements(text, forms), *_last_line(text, forms), *_refusals(text), *_subjects(text, forms, noun=True)]
+    marked = Marked(plain(text), options)
+    announced = [*_announcements(marked), *_last_line(marked), *_refusals(marked), *_subjects(marked, noun=True)]
     current, decided = None, False
     for statement in sorted(announced, key=lambda statement: statement.start):
         if statement.void or len(statement.chosen) > 1:
@@ -114,20 +128,23 @@ def extract_answer(text: str, options: Mapping[str, str]) -> str | None:
             current = None
     if decided:
         return current
-    concluded = {key for statement in _conclusions(text, forms) for key in statement.chosen}
+    concluded = {key for statement in _conclusions(marked) for key in statement.chosen}
     if concluded:
         return concluded.pop() if len(concluded) == 1 else None
-    return _last_sentence(text, forms)
+    return _last_sentence(marked)
 
 
-def _announcements(text: str, forms: Forms) -> Iterator[_Statement]:
+# ---- announcements ---------------------------------------------------------------------------------------------------
+
+
+def _announcements(marked: Marked) -> Iterator[_Statement]:
     end = 0
-    for cue in _ANNOUNCED.finditer(text):
-        if cue.start() < end or _UNREAL.search(text, max(0, cue.start() - 40), cue.start()):
+    for cue in _ANNOUNCED.finditer(marked.text):
+        if cue.start() < end or _UNREAL.search(marked.text, max(0, cue.start() - 40), cue.start()):
             continue
-        statement = _read(text, cue.start(), cue.end(), forms, letters_only=cue.lastgroup == "letter")
+        statement = _read(marked, cue.start(), cue.end(), letters_only=cue.lastgroup == "letter")
         if statement is None and cue.lastgroup == "full":
-            statement = _read_clause(text, cue.start(), cue.end(), forms)
+            statement = _read_clause(marked, cue.start(), cue.end())
         if statement is not None:
             yield statement
             end = statement.end
@@ -146,14 +163,14 @@ class _Reading:
         self.clash = self.clash or (named.clash and not deny)
 
 
-def _read(text: str, start: int, at: int, forms: Forms, *, letters_only: bool) -> _Statement | None:
+def _read(marked: Marked, start: int, at: int, *, letters_only: bool) -> _Statement | None:
     """Read the options that are named from `at` on: one, a list of several, "not A, it is C"; None if none is."""
-    reading, deny = _Reading(), False
+    text, reading, deny = marked.text, _Reading(), False
     while True:
         at = _end(_SPACE, text, at)
-        named = forms.letter_at(text, at) if letters_only else forms.at(text, at)
+        named = marked.letter_at(at) if letters_only else marked.at(at)
         if named is not None:
-            if text[named.end : named.end + 2].lstrip(" )\"'").startswith("?"):
+            if text[named.end : named.end + 3].lstrip(" )\"'").startswith("?"):
                 return None  # a question
             reading.take(named, deny=deny)
             at, deny = named.end, False
@@ -179,8 +196,9 @@ def _read(text: str, start: int, at: int, forms: Forms, *, letters_only: bool) -
     return _Statement(start, at, chosen, frozenset(reading.denied), void=reading.clash)
 
 
-def _read_clause(text: str, start: int, at: int, forms: Forms) -> _Statement | None:
+def _read_clause(marked: Marked, start: int, at: int) -> _Statement | None:
     """What an announcement says that does not begin with an option: a refusal, a letter that is none, one option further on."""
+    text = marked.text
     at = _end(_SPACE, text, at)
     if _NO_ANSWER.match(text, at) or _FOREIGN.match(text, at):
         return _Statement(start, at, void=True)
@@ -188,74 +206,84 @@ def _read_clause(text: str, start: int, at: int, forms: Forms) -> _Statement | N
     end = stop.start() if stop else len(text)
     if stop and stop[0].startswith("?"):
         return None
-    key = _only(text, at, end, forms)
+    key = _only(marked, at, end)
     return _Statement(start, end, frozenset({key})) if key else None
 
 
-def _last_line(text: str, forms: Forms) -> Iterator[_Statement]:
+def _last_line(marked: Marked) -> Iterator[_Statement]:
     """A last line that is nothing but an option, unless it ends a list of options."""
-    lines = [found for found in re.finditer(r"[^\n]+", text) if found[0].strip()]
-    alone = [_alone(text, line.start(), line.end(), forms) for line in lines[-2:]]
-    if alone and alone[-1] and (len(alone) == 1 or alone[0] in (None, alone[-1])):
+    lines = [line for line in re.finditer(r"[^\n]+", marked.text) if line[0].strip()][-2:]
+    alone = [_alone(marked, line.start(), line.end()) for line in lines]
+    if alone and alone[-1] and all(key in (None, alone[-1]) for key in alone):
         yield _Statement(lines[-1].start(), lines[-1].end(), frozenset({alone[-1]}))
 
 
-def _alone(text: str, start: int, end: int, forms: Forms) -> str | None:
-    named = forms.at(text, _end(re.compile(r"[\s\"'\-]*"), text, start))
-    if named is None or named.clash or text[named.end : end].strip(" .!)\"']"):
+def _alone(marked: Marked, start: int, end: int) -> str | None:
+    """The option that a line consists of."""
+    named = marked.at(_end(_ALONE_BEFORE, marked.text, start))
+    if named is None or named.clash or marked.text[named.end : end].strip(" .!)\"']"):
         return None
     return named.key
 
 
-def _refusals(text: str) -> Iterator[_Statement]:
-    for found in _REFUSED.finditer(text):
+def _refusals(marked: Marked) -> Iterator[_Statement]:
+    for found in _REFUSED.finditer(marked.text):
         yield _Statement(found.start(), found.end(), void=True)
 
 
-def _subjects(text: str, forms: Forms, *, noun: bool) -> Iterator[_Statement]:
-    """ "B is the answer" (`noun`), "B is correct": an option, and what is said of it."""
-    for named in _named(text, 0, len(text), forms):
-        said = _PREDICATE.match(text, named.end)
-        if said and bool(said["noun"]) == noun:
-            yield _Statement(named.start, said.end(), frozenset({named.key}))
+# ---- weaker evidence -------------------------------------------------------------------------------------------------
 
 
-def _conclusions(text: str, forms: Forms) -> Iterator[_Statement]:
-    yield from _subjects(text, forms, noun=False)
-    for cue in _CONCLUDED.finditer(text):
-        statement = _read(text, cue.start(), cue.end(), forms, letters_only=False) or _read_clause(
-            text, cue.start(), cue.end(), forms
-        )
+def _subjects(marked: Marked, *, noun: bool) -> Iterator[_Statement]:
+    """ "B is the answer" (`noun`), "B is correct": the option that a predicate is said of."""
+    for said in _PREDICATE.finditer(marked.text):
+        if bool(said["noun"]) != noun:
+            continue
+        before = [end.end() for end in _SENTENCE_END.finditer(marked.text, max(0, said.start() - 300), said.start())]
+        start = before[-1] if before else max(0, said.start() - 300)
+        for named in _named(marked, start, said.start()):
+            if named.end == said.start():
+                yield _Statement(named.start, said.end(), frozenset({named.key}))
+
+
+def _named(marked: Marked, start: int, end: int) -> Iterator[Named]:
+    """Every place that may name an option: marked letters, texts, and bare letters at the start of a clause."""
+    yield from marked.pointed(start, end)
+    yield from marked.said(start, end)
+    for clause in _CLAUSE_START.finditer(marked.text, start, end):
+        if named := marked.letter_at(clause.start()):
+            yield named
+
+
+def _conclusions(marked: Marked) -> Iterator[_Statement]:
+    yield from _subjects(marked, noun=False)
+    for cue in _CONCLUDED.finditer(marked.text):
+        at = cue.end()
+        statement = _read(marked, cue.start(), at, letters_only=False) or _read_clause(marked, cue.start(), at)
         if statement is not None and not statement.void:
             yield statement
 
 
-def _last_sentence(text: str, forms: Forms) -> str | None:
-    text = text.rstrip()
-    ends = [found.end() for found in _SENTENCE_END.finditer(text) if found.end() < len(text)]
-    return _only(text, ends[-1] if ends else 0, len(text), forms)
+def _last_sentence(marked: Marked) -> str | None:
+    end = len(marked.text.rstrip())
+    starts = [found.end() for found in _SENTENCE_END.finditer(marked.text, 0, end) if found.end() < end]
+    start = starts[-1] if starts else 0
+    # A last line that is an option and nothing else was looked at before: it ends a list of options.
+    return None if _alone(marked, start, end) else _only(marked, start, end)
 
 
-def _only(text: str, start: int, end: int, forms: Forms) -> str | None:
+def _only(marked: Marked, start: int, end: int) -> str | None:
     """The one option that is named in `text[start:end]` and not denied; letters count before texts."""
-    for named in (list(forms.pointed(text, start, end)), list(forms.said(text, start, end))):
-        kept = {
-            one.key
-            for one in named
-            if not _DENIED.search(text, start, one.start) and not _WRONG.match(text, one.end)
-        }
+    for named in (list(marked.pointed(start, end)), marked.said(start, end)):
+        kept = {one.key for one in named if not _denied(marked.text, one, start)}
         if named:
             return kept.pop() if len(kept) == 1 else None
     return None
 
 
-def _named(text: str, start: int, end: int, forms: Forms) -> Iterator[Named]:
-    """Every place that may name an option: marked letters, texts, and bare letters at the start of a clause."""
-    yield from forms.pointed(text, start, end)
-    yield from forms.said(text, start, end)
-    for clause in re.finditer(r"(?:^|(?<=[.!?,;:]\s)|(?<=\b(?:that|and)\s))(?=\w)", text[:end]):
-        if named := forms.letter_at(text, clause.start()):
-            yield named
+def _denied(text: str, named: Named, start: int) -> bool:
+    before, after = _DENIED.search(text, start, named.start), _WRONG.match(text, named.end)
+    return before is not None or after is not None
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
