@@ -82,7 +82,7 @@ def _letters(keys: tuple[str, ...]) -> _Letters:
         re.compile(rf"[(\[{{]\s*(?:option |choice |answer )?({either})\s*[.:]?\s*[)\]}}]", re.I),
         re.compile(rf"({written})(?![A-Za-z0-9_]){follow}[.):\]}}]*"),
         re.compile(rf"({either})[.)]*(?=\s*(?:$|\n))", re.I),
-        re.compile(rf"(?<!\w)(?:(?i:option|choice)\s+({written})(?!\w)(?!')|({written})\)(?!\w))"),
+        re.compile(rf"(?<!\w)(?:(?i:option|choice|answer)\s+({written})(?!\w)(?!')|({written})\)(?!\w))"),
     )
 
 

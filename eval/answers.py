@@ -5,13 +5,13 @@ Three kinds of evidence, and the weaker kind counts only where the stronger is a
 1. announcements ("The answer is …", a box, answer tags, "so B", "wait, C", a last line that is a letter); the last one wins, and
    one that contradicts itself, names something that is no option, or says that there is no answer makes the text unreadable;
 2. conclusions ("the most likely diagnosis is …", "B is correct"); they must agree;
-3. what the last sentence names, if that is one option.
+3. what the last sentence names, if that is one option and the sentence concludes something.
 
 What is denied ("not A", "B is wrong") is never chosen. A text that leaves the choice open has no answer: None, never a guess.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from eval.answer_forms import Marked, Named, plain
@@ -42,13 +42,16 @@ _ANNOUNCED = re.compile(
     rf"|(?P<letter>\banswer(?: choice| option)?(?=\s)|选择?|(?:^|(?<=[\s,.;:(-]))(?:{_SO})\b[,:;.!-]*)",
     re.I | re.M,
 )
-_UNREAL = re.compile(r"\b(?:if|whether|unless|suppose|assuming|were)\b[^.\n,;]{0,30}$", re.I)
+_UNREAL = re.compile(
+    r"\b(?:if|whether|unless|suppose|assuming|were)\b[^.\n,;]{0,30}$|\b(?:if|suppose|assuming)\b[^.\n;]*\bthen\s+(?:\w+\s+){0,3}$", re.I
+)
+_ELIMINATED = re.compile(r"\b(?:eliminat\w*|rul\w+ out|exclud\w*|discard\w*|reject\w*|cross\w* out|not)\b[^.\n;]{0,40}$", re.I)
 _SPACE = re.compile(r"[\s\"']*")
 _FILLER = re.compile(
     r"(?:(?:the|that(?!'s)|this|option|choice|letter|number|answer|is|be|was|would|should|must|most|likely|clearly|probably|definitely"
     r"|certainly|therefore|thus|hence|simply|obviously|indeed|actually|still|either|both|between|correct|best|right|it's|that's|it"
     r"|now|going|to|one|labell?ed|marked|final|so|then|wait|no|sorry|hmm|i think|i believe|i guess|i say|i choose|i pick"
-    r"|i go with|i'd say|i'd choose|i'll go with|we choose)\b|[:=>→,;.!…-])[ ]*",
+    r"|i go with|i'd say|i'd choose|i'll go with|we choose)\b|[:=>→,;.!…(\[-])[ ]*",
     re.I,
 )
 _NOT = re.compile(r"(?:not|n't|neither|nor|never|other than|cannot be|can't be|rather than|instead of|不是|非)(?![a-z])\s*", re.I)
@@ -60,6 +63,10 @@ _WRONG = re.compile(
     r"(?:isn't|aren't|wasn't|(?<=is )not\b(?! only)|(?<=are )not\b(?! only)|incorrect|wrong|false|inappropriate|ruled out|excluded"
     r"|eliminated|unlikely|less likely)",
     re.I,
+)
+_LETTER_ENDS = re.compile(
+    r"[\"')\]]*\s*(?:$|[.;:!\n(。]|[^\x00-\x7f]|,(?! (?:which|who|that|if)\b)|(?:because|since|as|and|or)\b|- |[/&])"
+    r"|[\"')\]]*\s+(?:(?:is|are)\s+(?:\w+\s+)?(?:wrong|incorrect|false|ruled out)|is (?:the )?(?:my )?(?:final )?answer)", re.I
 )
 _NO_ANSWER = re.compile(
     r"\s*(?:un(?:clear|known|certain)|indeterminate|undetermined|not (?:clear|known|given|provided|listed|among|available|possible"
@@ -88,6 +95,12 @@ _CLAUSE_START = re.compile(r"(?:^|(?<=[.!?,;:]\s)|(?<=\bthat\s)|(?<=\band\s))(?=
 _DENIED = re.compile(
     r"\b(?:not|never|rather than|instead of|unlike|excludes?|rules? out|ruled out|less likely|no|(?:could|may|might)(?: also)? be)\b"
     r"[^,;]{0,30}$|n't\b[^,;]{0,30}$",
+    re.I,
+)
+_ITEM = re.compile(r"[\s-]*([A-Za-z0-9]{1,3})([.):])")
+_MARKED = re.compile(
+    r"\b(?:therefore|thus|hence|so|in conclusion|conclude|consequently|based on|suggests?|suggesting|indicates?|consistent with"
+    r"|most|best|must|leaves|left with|called|known as|points? to|diagnosis)\b",
     re.I,
 )
 _ALONE_BEFORE = re.compile(r"[\s\"'-]*")
@@ -140,7 +153,9 @@ def extract_answer(text: str, options: Mapping[str, str]) -> str | None:
 def _announcements(marked: Marked) -> Iterator[_Statement]:
     end = 0
     for cue in _ANNOUNCED.finditer(marked.text):
-        if cue.start() < end or _UNREAL.search(marked.text, max(0, cue.start() - 40), cue.start()):
+        if cue.start() < end or _UNREAL.search(marked.text, max(0, cue.start() - 200), cue.start()):
+            continue
+        if cue.lastgroup != "full" and _ELIMINATED.search(marked.text, max(0, cue.start() - 80), cue.start()):
             continue
         statement = _read(marked, cue.start(), cue.end(), letters_only=cue.lastgroup == "letter")
         if statement is None and cue.lastgroup == "full":
@@ -172,6 +187,8 @@ def _read(marked: Marked, start: int, at: int, *, letters_only: bool) -> _Statem
         if named is not None:
             if text[named.end : named.end + 3].lstrip(" )\"'").startswith("?"):
                 return None  # a question
+            if letters_only and not _LETTER_ENDS.match(text, named.end):
+                break  # "so B would …" speaks of the option
             reading.take(named, deny=deny)
             at, deny = named.end, False
             if wrong := _WRONG.match(text, at):
@@ -212,10 +229,19 @@ def _read_clause(marked: Marked, start: int, at: int) -> _Statement | None:
 
 def _last_line(marked: Marked) -> Iterator[_Statement]:
     """A last line that is nothing but an option, unless it ends a list of options."""
-    lines = [line for line in re.finditer(r"[^\n]+", marked.text) if line[0].strip()][-2:]
-    alone = [_alone(marked, line.start(), line.end()) for line in lines]
-    if alone and alone[-1] and all(key in (None, alone[-1]) for key in alone):
+    lines = [line for line in re.finditer(r"[^\n]+", marked.text) if line[0].strip()]
+    alone = [_alone(marked, line.start(), line.end()) for line in lines[-2:]]
+    if not alone or alone[-1] is None or any(key not in (None, alone[-1]) for key in alone):
+        return
+    if not _in_list(lines[-1][0], (line[0] for line in lines[:-1])):
         yield _Statement(lines[-1].start(), lines[-1].end(), frozenset({alone[-1]}))
+
+
+def _in_list(line: str, others: Iterable[str]) -> bool:
+    """Whether a line is marked as others are, with another mark: "B) …" after "A) …"."""
+    item = _ITEM.match(line)
+    marks = (_ITEM.match(other) for other in others)
+    return item is not None and any(mark and mark[2] == item[2] and mark[1] != item[1] for mark in marks)
 
 
 def _alone(marked: Marked, start: int, end: int) -> str | None:
@@ -265,11 +291,13 @@ def _conclusions(marked: Marked) -> Iterator[_Statement]:
 
 
 def _last_sentence(marked: Marked) -> str | None:
+    """The option that the last sentence concludes with; a sentence that only mentions one is no evidence."""
     end = len(marked.text.rstrip())
     starts = [found.end() for found in _SENTENCE_END.finditer(marked.text, 0, end) if found.end() < end]
     start = starts[-1] if starts else 0
-    # A last line that is an option and nothing else was looked at before: it ends a list of options.
-    return None if _alone(marked, start, end) else _only(marked, start, end)
+    if not _MARKED.search(marked.text, start, end) or _ITEM.match(marked.text, start):
+        return None
+    return _only(marked, start, end)
 
 
 def _only(marked: Marked, start: int, end: int) -> str | None:
