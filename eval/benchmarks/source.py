@@ -136,7 +136,8 @@ def _file_rows(path: Path) -> Iterator[Any]:
         return
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         if name.endswith(".csv"):
-            yield from csv.DictReader(TextIOWrapper(file, "utf-8-sig", newline=""))
+            with TextIOWrapper(file, "utf-8-sig", newline="") as text:
+                yield from csv.DictReader(text)
         elif name.endswith(".jsonl"):
             yield from (json.loads(line) for line in file if line.strip())
         elif name.endswith(".json"):

@@ -12,20 +12,19 @@ from verifier.engines.scripted import ScriptedEngine
 
 @dataclass(slots=True)
 class SeededEngine(ScriptedEngine):
-    """Writes what its script says, and then the option that the request's seed picks: samples differ as real ones do."""
+    """Writes what its script says with an option that the request's seed picks: samples differ as real ones do."""
 
     seeds: list[int] = field(default_factory=list)
 
     async def answer(self, request: Generate) -> Completion:
         self.seeds.append(request.seed)
-        text = self.tokenizer.decode(request.ids)
-        letter = "ABCD"[zlib.crc32(f"{request.seed} {text}".encode()) % 4]
-        script = self.script
-        self.script = lambda read: says if isinstance(says := script(read), EngineError) else says.format(letter)
-        try:
-            return await ScriptedEngine.answer(self, request)
-        finally:
-            self.script = script
+
+        def says(text: str) -> str | EngineError:
+            written = self.script(text)
+            letter = "ABCD"[zlib.crc32(f"{request.seed} {text}".encode()) % 4]
+            return written if isinstance(written, EngineError) else written.replace("{}", letter)
+
+        return await ScriptedEngine(says, max_context=self.max_context, delay_s=self.delay_s).answer(request)
 
 
 def reasons(text: str) -> str | EngineError:
