@@ -7,6 +7,7 @@ article, "E. coli" a genus, "vitamin D" neither an option.
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,13 +26,17 @@ _AFTER_LETTER = re.compile(r"[ ]*(?:[-:.,]\s*|\(\s*)?[\"']?")
 _ENDS = re.compile(r"[\"')\]]*\s*(?:[.;,\n]|$)")
 _SMALL_WORD = re.compile(r" [a-z]+\b(?! (?:is|are|was))")
 
-_BOXED = re.compile(r"\\f?boxed\s*\{\s*((?:[^{}]|\{[^{}]*\})*?)\s*\}")
+_BOXED = re.compile(r"\\f?boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _STYLED = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm|it|sf)|operatorname|mbox)\s*\{([^{}]*)\}")
-_ANSWER_TAG = re.compile(r"<\s*(?:final_?)?answer\s*>\s*(.*?)\s*(?:<\s*/\s*(?:final_?)?answer\s*>|$)", re.I | re.S)
+_ANSWER_TAG = re.compile(r"<\s*(?:final_?)?answer\s*>(.*?)(?:<\s*/\s*(?:final_?)?answer\s*>|$)", re.I | re.S)
 _TAG = re.compile(r"</?(?:b|i|u|em|strong|p|br|span|div|sup|sub|think|final_?answer|answer)\b[^<>\n]*>", re.I)
 _STRUCK = re.compile(r"~~[^~\n]+~~")
-_MARKS = re.compile(r"[*`$]|__|(?<!\w)_|_(?!\w)|^[ \t]*(?:#+|>)[ \t]*|\\(?=[\s,;!()\[\]])", re.M)
-_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "«": '"', "»": '"', "「": '"', "」": '"', "–": "-", "—": "-"})
+_MARKS = re.compile(r"[*`$]|__|(?<!\w)_|_(?!\w)|^[ \t]*(?:#+[ \t]*|>[ \t]+(?=[^\W\d]))|\\(?=[\s,;!()\[\]])", re.M)
+_SPACES = re.compile(r"[^\S\n]+")
+_BLANK_LINES = re.compile(r"\n(?: ?\n)+")
+_QUOTES = str.maketrans(
+    dict.fromkeys("\u2018\u2019", "'") | dict.fromkeys("\u201c\u201d«»「」", '"') | dict.fromkeys("\u2013\u2014", "-")
+)
 
 
 def plain(text: str) -> str:
@@ -44,7 +49,8 @@ def plain(text: str) -> str:
     text = _BOXED.sub(r"\nFinal answer: \1\n", _STYLED.sub(r"\1", text))
     text = _TAG.sub("", _ANSWER_TAG.sub(r"\nFinal answer: \1\n", text))
     text = _MARKS.sub("", _STRUCK.sub("", text))
-    return re.sub(r"[^\S\n]+", " ", text)
+    # With short runs of space, no pattern takes long over them.
+    return _BLANK_LINES.sub("\n\n", _SPACES.sub(" ", text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +80,7 @@ def _letters(keys: tuple[str, ...]) -> _Letters:
         return "|".join(map(re.escape, sorted(spellings, key=lambda key: (-len(key), key))))
 
     written, either = any_of({*keys, *map(str.upper, keys)}), any_of(set(keys))
-    follow = (
-        rf"(?=\s*(?:$|[)\]}},;:!\"(/&]|'(?!\w))|\.(?!\w)|\s*\n|\s*-\s|\s(?:{_CONNECTORS})\b|\s*[^\x00-\x7f])"
-    )
+    follow = rf"(?=\s*(?:$|[)\]}},;:!\"(/&]|'(?!\w))|\.(?!\w)|\s*\n|\s*-\s|\s(?:{_CONNECTORS})\b|\s*[^\x00-\x7f])"
     return _Letters(
         {key.casefold(): key for key in keys},
         re.compile(rf"[(\[{{]\s*(?:option |choice |answer )?({either})\s*[.:]?\s*[)\]}}]", re.I),
@@ -109,6 +113,7 @@ class Marked:
             self._ends[size] = token.end()
             squashed.append(folded)
         self._squashed = "".join(squashed)
+        self._tokens = list(self._begins)
 
     def at(self, start: int) -> Named | None:
         """The option that is named exactly here, by what it says if that is longer than a letter."""
@@ -158,15 +163,22 @@ class Marked:
     def said(self, start: int, end: int) -> list[Named]:
         """Options whose text stands in `text[start:end]`, the longest where they overlap; everyday words are none."""
         found: list[Named] = []
+        first, last = self._squashed_place(start), self._squashed_place(end)
         for key, saying, everyday in self._sayings:
-            place = -1 if everyday else self._squashed.find(saying)
+            place = -1 if everyday else self._squashed.find(saying, first, last)
             while place >= 0:
                 begin, stop = self._starts.get(place), self._ends.get(place + len(saying))
-                if begin is not None and stop is not None and start <= begin and stop <= end:
-                    if not any(longer.start <= begin and stop <= longer.end for longer in found):
-                        found.append(Named(key, begin, stop))
-                place = self._squashed.find(saying, place + 1)
+                place = self._squashed.find(saying, place + 1, last)
+                if begin is None or stop is None:
+                    continue
+                if not any(longer.start <= begin and stop <= longer.end for longer in found):
+                    found.append(Named(key, begin, stop))
         return sorted(found, key=lambda named: named.start)
+
+    def _squashed_place(self, start: int) -> int:
+        """Where the first token that begins at `start` or later begins in the squashed text."""
+        index = bisect_left(self._tokens, start)
+        return self._begins[self._tokens[index]] if index < len(self._tokens) else len(self._squashed)
 
     def _after_article(self, place: int) -> int:
         """Where the next token begins if the one at `place` is an article, else `place`."""

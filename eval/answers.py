@@ -14,96 +14,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from eval import answer_cues as cues
 from eval.answer_forms import Marked, Named, plain
 
 #: Part of what a generated pack depends on: raise it when texts come to be read differently.
 EXTRACTOR_VERSION = 1
 
-_COPULA = (
-    r"(?:\s+(?:choice|option|letter|key|here|therefore|thus|then|clearly|most likely|likely|probably))*\s*"
-    r"(?:\b(?:is|was|are|be|becomes|remains|(?:would|should|must|will|could|might|may|has to|seems to|appears to) be)(?=n't|\b)"
-    r"|:|=|-+>|→|-\s)"
-)
-_OF = r"(?:\s+(?:to|for|among|from|of|in|here|that|left|remaining)\b[^.\n:]{0,80}?)?"
-_GOOD = r"(?:correct|right|best|final|true|appropriate|accurate|suitable|chosen|only|ideal|preferred|likely)"
-_SO = (
-    r"so|thus|hence|therefore|ergo|accordingly|consequently|in conclusion|finally|wait|actually|no|sorry|hmm|correction"
-    r"|scratch that|on second thought|i mean|i meant|make that|rather"
-)
-_ANNOUNCED = re.compile(
-    # An option may follow, or a clause that names one;
-    rf"(?P<full>(?<!wrong )(?<!incorrect )\banswers?\b{_OF}{_COPULA}"
-    rf"|\b{_GOOD}\s+(?:\w+\s+)?(?:option|choice|selection|response)\b{_OF}{_COPULA}"
-    r"|(?:答案|正解|答え|回答)\s*(?:应该|應該)?\s*(?:是|为|為|選|选|は|:)+"
-    r"|\b(?:respuesta|réponse|antwort|risposta|resposta)\b[^.\n:]{0,40}?(?::|\b(?:es|est|ist|è|é)\b))"
-    # an option must follow at once;
-    r"|(?P<head>\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?)"
-    # the letter of one must.
-    rf"|(?P<letter>\banswer(?: choice| option)?(?=\s)|选择?|(?:^|(?<=[\s,.;:(-]))(?:{_SO})\b[,:;.!-]*)",
-    re.I | re.M,
-)
-_UNREAL = re.compile(
-    r"\b(?:if|whether|unless|suppose|assuming|were)\b[^.\n,;]{0,30}$|\b(?:if|suppose|assuming)\b[^.\n;]*\bthen\s+(?:\w+\s+){0,3}$", re.I
-)
-_ELIMINATED = re.compile(r"\b(?:eliminat\w*|rul\w+ out|exclud\w*|discard\w*|reject\w*|cross\w* out|not)\b[^.\n;]{0,40}$", re.I)
-_SPACE = re.compile(r"[\s\"']*")
-_FILLER = re.compile(
-    r"(?:(?:the|that(?!'s)|this|option|choice|letter|number|answer|is|be|was|would|should|must|most|likely|clearly|probably|definitely"
-    r"|certainly|therefore|thus|hence|simply|obviously|indeed|actually|still|either|both|between|correct|best|right|it's|that's|it"
-    r"|now|going|to|one|labell?ed|marked|final|so|then|wait|no|sorry|hmm|i think|i believe|i guess|i say|i choose|i pick"
-    r"|i go with|i'd say|i'd choose|i'll go with|we choose)\b|[:=>→,;.!…(\[-])[ ]*",
-    re.I,
-)
-_NOT = re.compile(r"(?:not|n't|neither|nor|never|other than|cannot be|can't be|rather than|instead of|不是|非)(?![a-z])\s*", re.I)
-_JOIN = re.compile(r"[ ]*(?:[,/&+、(]|\band\b|\bor\b|\bversus\b|\bvs\b\.?|和|或)[ ]*(?:\b(?:and|or)\b[ ]*)?", re.I)
-_TURN = re.compile(r"[ \n]*[,;.]?[ ]*\(?(?:but|rather|instead|it's|it is|the|so)?\b[ ]*", re.I)
-_WRONG = re.compile(
-    r"[\"')\]]*\s*(?:[:-]\s*(?:this (?:option )?is\s+)?)?"
-    r"(?:(?:is|are|was|were|would be|can be|seems|both|all|also|clearly|therefore|thus)\s+)*"
-    r"(?:isn't|aren't|wasn't|(?<=is )not\b(?! only)|(?<=are )not\b(?! only)|incorrect|wrong|false|inappropriate|ruled out|excluded"
-    r"|eliminated|unlikely|less likely)",
-    re.I,
-)
-_LETTER_ENDS = re.compile(
-    r"[\"')\]]*\s*(?:$|[.;:!\n(。]|[^\x00-\x7f]|,(?! (?:which|who|that|if)\b)|(?:because|since|as|and|or)\b|- |[/&])"
-    r"|[\"')\]]*\s+(?:(?:is|are)\s+(?:\w+\s+)?(?:wrong|incorrect|false|ruled out)|is (?:the )?(?:my )?(?:final )?answer)", re.I
-)
-_NO_ANSWER = re.compile(
-    r"\s*(?:un(?:clear|known|certain)|indeterminate|undetermined|not (?:clear|known|given|provided|listed|among|available|possible"
-    r"|in the|one of)|none of (?:the|these)|cannot|can't|impossible|n/?a\b|ambiguous)",
-    re.I,
-)
-_REFUSED = re.compile(
-    r"\b(?:cannot|can't|can not|could not|couldn't|unable to|not able to|not possible to|impossible to|not sufficient to"
-    r"|insufficient to)\s+(?:be\s+)?(?:\w+ly\s+)?(?:determine|answer|decide|choose|conclude|tell which|say which|select)",
-    re.I,
-)
-_FOREIGN = re.compile(r"[(\[]\s*[A-Za-z]\s*[)\]]|[A-Z](?=\s*(?:$|\n|[.,;)](?!\w)))")
-_CONCLUDED = re.compile(
-    r"\b(?:most (?:likely|appropriate|probable|accurate|consistent|suitable|commonly?|important)|best|correct|next|first-line|only)\b"
-    r"[^.\n]{0,160}?\b(?:is|was|would be|are|be)\b:?",
-    re.I,
-)
-_PREDICATE = re.compile(
-    r"[\s\"')\].:]*,?\s+(?:is|must be|would be|seems|appears to be|remains|should be|being)"
-    r"\s+(?:(?:\w+ly|thus|hence|the|my|most|our)\s+)*"
-    r"(?:(?P<noun>answer|(?:correct|right|best|final|appropriate)\s+(?:answer|choice|option))|correct|right|best|true|likely)\b",
-    re.I,
-)
-_SENTENCE_END = re.compile(r"[.!?。][\"')\]]*(?=\s+[A-Z(\[\"'*]|\s*$|\n)|\n")
-_CLAUSE_START = re.compile(r"(?:^|(?<=[.!?,;:]\s)|(?<=\bthat\s)|(?<=\band\s))(?=\w)", re.M)
-_DENIED = re.compile(
-    r"\b(?:not|never|rather than|instead of|unlike|excludes?|rules? out|ruled out|less likely|no|(?:could|may|might)(?: also)? be)\b"
-    r"[^,;]{0,30}$|n't\b[^,;]{0,30}$",
-    re.I,
-)
-_ITEM = re.compile(r"[\s-]*([A-Za-z0-9]{1,3})([.):])")
-_MARKED = re.compile(
-    r"\b(?:therefore|thus|hence|so|in conclusion|conclude|consequently|based on|suggests?|suggesting|indicates?|consistent with"
-    r"|most|best|must|leaves|left with|called|known as|points? to|diagnosis)\b",
-    re.I,
-)
-_ALONE_BEFORE = re.compile(r"[\s\"'-]*")
+_MOST_FILLERS = 12  # words between an announcement and its option; beyond that it is another matter
+_LONGEST_CLAUSE = 600  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +70,10 @@ def extract_answer(text: str, options: Mapping[str, str]) -> str | None:
 
 def _announcements(marked: Marked) -> Iterator[_Statement]:
     end = 0
-    for cue in _ANNOUNCED.finditer(marked.text):
-        if cue.start() < end or _UNREAL.search(marked.text, max(0, cue.start() - 200), cue.start()):
+    for cue in cues.ANNOUNCED.finditer(marked.text):
+        if cue.start() < end or cues.UNREAL.search(marked.text, max(0, cue.start() - 200), cue.start()):
             continue
-        if cue.lastgroup != "full" and _ELIMINATED.search(marked.text, max(0, cue.start() - 80), cue.start()):
+        if cue.lastgroup != "full" and cues.ELIMINATED.search(marked.text, max(0, cue.start() - 80), cue.start()):
             continue
         statement = _read(marked, cue.start(), cue.end(), letters_only=cue.lastgroup == "letter")
         if statement is None and cue.lastgroup == "full":
@@ -180,31 +98,31 @@ class _Reading:
 
 def _read(marked: Marked, start: int, at: int, *, letters_only: bool) -> _Statement | None:
     """Read the options that are named from `at` on: one, a list of several, "not A, it is C"; None if none is."""
-    text, reading, deny = marked.text, _Reading(), False
-    while True:
-        at = _end(_SPACE, text, at)
+    text, reading, deny, fillers = marked.text, _Reading(), False, 0
+    while fillers < _MOST_FILLERS:
+        at = _end(cues.SPACE, text, at)
         named = marked.letter_at(at) if letters_only else marked.at(at)
         if named is not None:
             if text[named.end : named.end + 3].lstrip(" )\"'").startswith("?"):
                 return None  # a question
-            if letters_only and not _LETTER_ENDS.match(text, named.end):
+            if letters_only and not cues.LETTER_ENDS.match(text, named.end):
                 break  # "so B would …" speaks of the option
             reading.take(named, deny=deny)
             at, deny = named.end, False
-            if wrong := _WRONG.match(text, at):
+            if wrong := cues.WRONG.match(text, at):
                 reading.denied += reading.chosen
                 reading.chosen, at = [], wrong.end()
                 break
-            if joined := _JOIN.match(text, at):
+            if joined := cues.JOIN.match(text, at):
                 at = joined.end()
             elif reading.chosen:
                 break
             else:
-                at = _end(_TURN, text, at)
-        elif denial := _NOT.match(text, at):
-            deny, at = True, denial.end()
-        elif filler := _FILLER.match(text, at):
-            at = filler.end()
+                at = _end(cues.TURN, text, at)
+        elif denial := cues.NOT.match(text, at):
+            deny, at, fillers = True, denial.end(), fillers + 1
+        elif filler := cues.FILLER.match(text, at):
+            at, fillers = filler.end(), fillers + 1
         else:
             break
     if not (reading.chosen or reading.denied):
@@ -216,11 +134,11 @@ def _read(marked: Marked, start: int, at: int, *, letters_only: bool) -> _Statem
 def _read_clause(marked: Marked, start: int, at: int) -> _Statement | None:
     """What an announcement says that does not begin with an option: a refusal, a letter that is none, one option further on."""
     text = marked.text
-    at = _end(_SPACE, text, at)
-    if _NO_ANSWER.match(text, at) or _FOREIGN.match(text, at):
+    at = _end(cues.SPACE, text, at)
+    if cues.NO_ANSWER.match(text, at) or cues.FOREIGN.match(text, at):
         return _Statement(start, at, void=True)
-    stop = _SENTENCE_END.search(text, at)
-    end = stop.start() if stop else len(text)
+    stop = cues.SENTENCE_END.search(text, at, at + _LONGEST_CLAUSE)
+    end = stop.start() if stop else min(at + _LONGEST_CLAUSE, len(text))
     if stop and stop[0].startswith("?"):
         return None
     key = _only(marked, at, end)
@@ -239,21 +157,21 @@ def _last_line(marked: Marked) -> Iterator[_Statement]:
 
 def _in_list(line: str, others: Iterable[str]) -> bool:
     """Whether a line is marked as others are, with another mark: "B) …" after "A) …"."""
-    item = _ITEM.match(line)
-    marks = (_ITEM.match(other) for other in others)
+    item = cues.ITEM.match(line)
+    marks = (cues.ITEM.match(other) for other in others)
     return item is not None and any(mark and mark[2] == item[2] and mark[1] != item[1] for mark in marks)
 
 
 def _alone(marked: Marked, start: int, end: int) -> str | None:
     """The option that a line consists of."""
-    named = marked.at(_end(_ALONE_BEFORE, marked.text, start))
+    named = marked.at(_end(cues.ALONE_BEFORE, marked.text, start))
     if named is None or named.clash or marked.text[named.end : end].strip(" .!)\"']"):
         return None
     return named.key
 
 
 def _refusals(marked: Marked) -> Iterator[_Statement]:
-    for found in _REFUSED.finditer(marked.text):
+    for found in cues.REFUSED.finditer(marked.text):
         yield _Statement(found.start(), found.end(), void=True)
 
 
@@ -262,10 +180,12 @@ def _refusals(marked: Marked) -> Iterator[_Statement]:
 
 def _subjects(marked: Marked, *, noun: bool) -> Iterator[_Statement]:
     """ "B is the answer" (`noun`), "B is correct": the option that a predicate is said of."""
-    for said in _PREDICATE.finditer(marked.text):
+    for said in cues.PREDICATE.finditer(marked.text):
         if bool(said["noun"]) != noun:
             continue
-        before = [end.end() for end in _SENTENCE_END.finditer(marked.text, max(0, said.start() - 300), said.start())]
+        before = [
+            end.end() for end in cues.SENTENCE_END.finditer(marked.text, max(0, said.start() - 300), said.start())
+        ]
         start = before[-1] if before else max(0, said.start() - 300)
         for named in _named(marked, start, said.start()):
             if named.end == said.start():
@@ -276,14 +196,14 @@ def _named(marked: Marked, start: int, end: int) -> Iterator[Named]:
     """Every place that may name an option: marked letters, texts, and bare letters at the start of a clause."""
     yield from marked.pointed(start, end)
     yield from marked.said(start, end)
-    for clause in _CLAUSE_START.finditer(marked.text, start, end):
+    for clause in cues.CLAUSE_START.finditer(marked.text, start, end):
         if named := marked.letter_at(clause.start()):
             yield named
 
 
 def _conclusions(marked: Marked) -> Iterator[_Statement]:
     yield from _subjects(marked, noun=False)
-    for cue in _CONCLUDED.finditer(marked.text):
+    for cue in cues.CONCLUDED.finditer(marked.text):
         at = cue.end()
         statement = _read(marked, cue.start(), at, letters_only=False) or _read_clause(marked, cue.start(), at)
         if statement is not None and not statement.void:
@@ -293,9 +213,9 @@ def _conclusions(marked: Marked) -> Iterator[_Statement]:
 def _last_sentence(marked: Marked) -> str | None:
     """The option that the last sentence concludes with; a sentence that only mentions one is no evidence."""
     end = len(marked.text.rstrip())
-    starts = [found.end() for found in _SENTENCE_END.finditer(marked.text, 0, end) if found.end() < end]
-    start = starts[-1] if starts else 0
-    if not _MARKED.search(marked.text, start, end) or _ITEM.match(marked.text, start):
+    starts = [found.end() for found in cues.SENTENCE_END.finditer(marked.text, 0, end) if found.end() < end]
+    start = max(starts[-1] if starts else 0, end - _LONGEST_CLAUSE)
+    if not cues.MARKED.search(marked.text, start, end) or cues.ITEM.match(marked.text, start):
         return None
     return _only(marked, start, end)
 
@@ -310,7 +230,7 @@ def _only(marked: Marked, start: int, end: int) -> str | None:
 
 
 def _denied(text: str, named: Named, start: int) -> bool:
-    before, after = _DENIED.search(text, start, named.start), _WRONG.match(text, named.end)
+    before, after = cues.DENIED.search(text, start, named.start), cues.WRONG.match(text, named.end)
     return before is not None or after is not None
 
 

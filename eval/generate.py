@@ -42,12 +42,16 @@ class Sampling(BaseModel):
     temperature: Annotated[float, Field(ge=0, le=5, description="0 is greedy.")] = 0.7
     top_p: Annotated[float, Field(gt=0, le=1, description="Nucleus mass that is sampled from.")] = 0.95
     max_tokens: Annotated[int, Field(ge=1, description="Tokens of one trace.")] = 1024
-    seed: Annotated[int, Field(ge=0, description="Of the whole run; each trace has a seed that is derived from it.")] = 0
+    seed: Annotated[
+        int, Field(ge=0, description="Of the whole run; each trace has a seed that is derived from it.")
+    ] = 0
 
     @model_validator(mode="after")
     def _not_the_same_again(self) -> Self:
         if self.temperature == 0 and self.samples > 1:
-            raise ValueError("at temperature 0 all samples of a question are the same: take one, or a higher temperature")
+            raise ValueError(
+                "at temperature 0 all samples of a question are the same: take one, or a higher temperature"
+            )
         return self
 
 
@@ -63,10 +67,14 @@ class TraceLine(BaseModel):
     reasoning: str
     pred: Annotated[str | None, Field(description="The option that the trace chooses; null if that is unreadable.")]
     gold: str | None
-    trace_label: Annotated[Literal[0, 1] | None, Field(description="Whether `pred` is right; null if it is unreadable.")]
+    trace_label: Annotated[
+        Literal[0, 1] | None, Field(description="Whether `pred` is right; null if it is unreadable.")
+    ]
     sample: Annotated[int, Field(ge=1)]
     seed: int
-    finish: Annotated[str, Field(description="stop, end, length or context, as engines say; or `failed`: there is no trace.")]
+    finish: Annotated[
+        str, Field(description="stop, end, length or context, as engines say; or `failed`: there is no trace.")
+    ]
     detail: Annotated[str, Field(description="Of a failure: what went wrong.")] = ""
     prompt_tokens: Annotated[int, Field(ge=0)]
     written_tokens: Annotated[int, Field(ge=0, description="Written by the model, its end-of-text token included.")]

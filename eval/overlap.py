@@ -1,13 +1,13 @@
 """Which questions of a benchmark are in a training pool too, word for word or nearly.
 
-Texts are compared without case, punctuation and spacing. Two questions are near each other by the Jaccard similarity of their sets
-of five-character pieces. MinHash signatures in bands propose pairs, and every proposed pair is then compared exactly, so that the
-similarity that is reported is not an estimate. The bands are loose: a pair at .7 is proposed with probability .9998, at .6 .99, at
-.5 .87. (The filter of corpora in `retrieval.near_duplicates` answers another question: whether a passage is all but a copy of some
-earlier one, in bounded memory and without telling of which.)
+Texts are compared without case, punctuation and spacing. Two questions are near each other by the Jaccard similarity of their
+sets of five-character pieces. MinHash signatures in bands propose pairs, and every proposed pair is then compared exactly, so
+that the similarity that is reported is not an estimate. The bands are loose: a pair at .7 is proposed with probability .9998,
+at .6 .99, at .5 .87. (The filter of corpora in `retrieval.near_duplicates` answers another question: whether a passage is all
+but a copy of some earlier one, in bounded memory and without telling of which.)
 
-Short questions share their wording without sharing their subject ("Which of the following is true of …"), so a near pair also tells
-whether the right answers are the same: near questions with the same answer are leaks, others are mostly questions of one mould.
+Short questions share their wording without sharing their subject ("Which of the following is true of …"), so a pair also tells
+whether the right answers are the same: pairs with the same answer are leaks, others are mostly questions of one mould.
 """
 
 import re

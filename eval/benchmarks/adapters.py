@@ -91,7 +91,7 @@ def pubmedqa(row: Columns, number: int, split: str) -> BenchmarkQuestion:
 
 
 def medec(row: Columns, number: int, split: str) -> PlantedError:
-    """MEDEC: `Text ID, Text, Error Flag, Error Type, Error Sentence ID, Error Sentence, Corrected Sentence`, or in small letters."""
+    """MEDEC: `Text ID, Text, Error Flag, Error Type, Error Sentence ID, Error Sentence, Corrected Sentence`, in any case."""
     row = {name.lower().replace(" ", "_"): value for name, value in row.items()}
     flag = int(row["error_flag"])
     said = {name: _unless_nothing(row.get(name)) for name in ("error_type", "error_sentence", "corrected_sentence")}

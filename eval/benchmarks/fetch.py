@@ -46,7 +46,7 @@ def fetch(
     ids: frozenset[str] | None = None,
     partial: bool = False,
 ) -> Provenance:
-    """Read a benchmark and write `PREFIX.questions.jsonl.gz` and `PREFIX.provenance.json`; for MEDEC `PREFIX.traces.jsonl.gz` too.
+    """Read a benchmark and write `PREFIX.questions.jsonl.gz` and `PREFIX.provenance.json`; of MEDEC `.traces.jsonl.gz` too.
 
     Args:
         benchmark: which.

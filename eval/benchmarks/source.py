@@ -74,7 +74,13 @@ def loaded(place: str, config: str | None, split: str, revision: str | None = No
     try:
         for row in load_dataset(place, config, split=split, revision=revision, streaming=True):
             yield dict(row)
-    except (DatasetsError, httpx2.HTTPError, OSError, ValueError, RuntimeError) as error:  # the library's, its client's, its reader's
+    except (
+        DatasetsError,
+        httpx2.HTTPError,
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # the library's, its client's, its reader's
         raise _unreachable(place, revision or "this folder", error) from error
 
 

@@ -43,7 +43,9 @@ indexes.command("bench")(bench.bench)
 retrieval = typer.Typer(help=retrieve.HELP, no_args_is_help=True)
 retrieval.command("serve")(retrieve.serve)
 
-benchmarks = typer.Typer(help="Public benchmarks: what there is, fetch one, compare with a training pool.", no_args_is_help=True)
+benchmarks = typer.Typer(
+    help="Public benchmarks: what there is, fetch one, compare with a training pool.", no_args_is_help=True
+)
 benchmarks.command("list")(benchmark.list_benchmarks)
 benchmarks.command("show")(benchmark.show)
 benchmarks.command("fetch")(benchmark.fetch)

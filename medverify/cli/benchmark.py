@@ -52,7 +52,8 @@ def fetch(
     local: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="Read this instead of the hub: a copy of the repository, or a JSONL, JSON, CSV or Parquet file."
+            "--from",
+            help="Read this instead of the hub: a copy of the repository, or a JSONL, JSON, CSV or Parquet file.",
         ),
     ] = None,
     revision: Annotated[
@@ -95,13 +96,15 @@ def fetch(
 def overlap(
     pack: Annotated[Path, typer.Argument(help="PREFIX of the pack whose questions are to be new.", metavar="PREFIX")],
     pool: Annotated[list[Path], typer.Option(help="PREFIX of a training pool; may be given again.")],
-    threshold: Annotated[float, typer.Option(min=0.5, max=1, help="Similarity from which on questions are near.")] = 0.8,
+    threshold: Annotated[
+        float, typer.Option(min=0.5, max=1, help="Similarity from which on questions are near.")
+    ] = 0.8,
     as_json: JsonOption = False,
 ) -> None:
     """Report the questions of a pack that are in a training pool too, word for word or nearly.
 
-    Similarity is Jaccard's over five-character pieces of the question, without case and punctuation. Pairs whose right answers have
-    the same text are leaks; near pairs with different answers are mostly two questions of one mould.
+    Similarity is Jaccard's over five-character pieces of the question, without case and punctuation. Pairs whose right
+    answers have the same text are leaks; pairs with different answers are mostly two questions of one mould.
     """
     try:
         asked = read_questions(pack)

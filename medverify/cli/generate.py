@@ -31,7 +31,9 @@ from medverify.cli.progress import counted
 
 
 def generate(
-    pack: Annotated[Path, typer.Argument(help="PREFIX of the questions: .questions.jsonl or .jsonl.gz.", metavar="PACK")],
+    pack: Annotated[
+        Path, typer.Argument(help="PREFIX of the questions: .questions.jsonl or .jsonl.gz.", metavar="PACK")
+    ],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="PREFIX of the pack to make; run again to continue it.")
     ],
@@ -44,7 +46,9 @@ def generate(
     max_tokens: Annotated[int, typer.Option(help="Tokens of one trace.")] = 1024,
     seed: Annotated[int, typer.Option(help="Of the run; each trace's own is derived from it.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Take the first so many questions only.")] = None,
-    prompt: Annotated[Path | None, typer.Option(help="Prompt file with {question} once, in place of the shipped one.")] = None,
+    prompt: Annotated[
+        Path | None, typer.Option(help="Prompt file with {question} once, in place of the shipped one.")
+    ] = None,
     prompt_price: Annotated[float, typer.Option(min=0, help="Price of a million prompt tokens.")] = 0.0,
     written_price: Annotated[float, typer.Option(min=0, help="Price of a million written tokens.")] = 0.0,
     retry_failed: Annotated[
@@ -56,9 +60,9 @@ def generate(
 ) -> None:
     """Let a model reason about each question of a pack several times, and write the traces as a pack.
 
-    The engine and its limits are those of the settings under `judge` (--config, --set judge.transformers.max_sequences=32); nothing
-    else of a judge is loaded. The run can be killed at any moment: the same command goes on where it stopped and, with the
-    embedded engine, ends with the same file.
+    The engine and its limits are those of the settings under `judge` (--config, --set judge.transformers.max_sequences=32);
+    nothing else of a judge is loaded. The run can be killed at any moment: the same command goes on where it stopped and,
+    with the embedded engine, ends with the same file.
 
     Exit code: 0 all made; 1 some could not be made (their rows say why, and readers leave them out); 2 bad input.
     """
@@ -138,8 +142,8 @@ def _show(cost: Cost, price: float, *, as_json: bool) -> None:
         return
     made = cost.traces - cost.failed
     out.print(
-        f"{made:,} traces: {cost.right:,} with the right answer, {cost.unreadable:,} without a readable one, {cost.cut:,} cut at the "
-        f"limit of tokens; {cost.failed:,} could not be made\n"
+        f"{made:,} traces: {cost.right:,} with the right answer, {cost.unreadable:,} without a readable one, "
+        f"{cost.cut:,} cut at the limit of tokens; {cost.failed:,} could not be made\n"
         f"{cost.prompt_tokens:,} prompt tokens, {cost.written_tokens:,} written{f'; cost {price:,.2f}' if price else ''}",
         highlight=False,
     )

@@ -33,7 +33,11 @@ def reasons(text: str) -> str | EngineError:
         return EngineError("the model is out of order")
     if "silence" in text:
         return ""
-    return "I cannot tell which." if "riddle" in text else f"Reasons \u2028{zlib.crc32(text.encode())}. The answer is {{}}."
+    return (
+        "I cannot tell which."
+        if "riddle" in text
+        else f"Reasons \u2028{zlib.crc32(text.encode())}. The answer is {{}}."
+    )
 
 
 def questions(count: int, *texts: str) -> list[QuestionRow]:

@@ -1,4 +1,7 @@
-"""Make traces into a file, a little slowly. Run by test_generate.py, which kills it. Arguments: output file, number of questions."""
+"""Make traces into a file, a little slowly. Run by test_generate.py, which kills it.
+
+Arguments: output file, number of questions.
+"""
 
 import asyncio
 import sys

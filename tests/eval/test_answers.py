@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from eval.answers import extract_answer
 
 DRUGS = {"A": "Warfarin", "B": "Heparin", "C": "Aspirin", "D": "Clopidogrel"}
-TEN = dict(zip("ABCDEFGHIJ", ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"), strict=True))
+TEN = dict(
+    zip("ABCDEFGHIJ", ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"), strict=True)
+)
 DECISIONS = {"A": "yes", "B": "no", "C": "maybe"}
 
 
@@ -126,7 +128,10 @@ def test_what_is_unreadable_stays_unreadable(text: str) -> None:
         ("The most likely drug to achieve this is aspirin.", "C"),
         ("The only drug left is aspirin", "C"),
         ("Warfarin is too slow.\nHeparin is given into a vein.\nTherefore, the patient should take aspirin.", "C"),
-        ("A) Warfarin is incorrect.\nB) Heparin is incorrect.\nC) Aspirin is correct.\nD) Clopidogrel is incorrect.", "C"),
+        (
+            "A) Warfarin is incorrect.\nB) Heparin is incorrect.\nC) Aspirin is correct.\nD) Clopidogrel is incorrect.",
+            "C",
+        ),
         ("We can eliminate answer A. Therefore, answer C is correct, and answer B is incorrect.", "C"),
         ("So one gives aspirin, rather than warfarin.", "C"),
     ],
@@ -195,7 +200,9 @@ TEMPLATES = [
     count=st.integers(min_value=2, max_value=10),
     data=st.data(),
 )
-def test_other_letters_give_the_other_letter(template: str, letters: list[str], count: int, data: st.DataObject) -> None:
+def test_other_letters_give_the_other_letter(
+    template: str, letters: list[str], count: int, data: st.DataObject
+) -> None:
     """No letter is treated otherwise than another: with options and text relettered, the answer is relettered."""
     texts = data.draw(st.lists(st.sampled_from(list(TEN.values())), min_size=count, max_size=count, unique=True))
     one, two = data.draw(st.permutations(range(count)))[:2]
@@ -213,12 +220,16 @@ def test_whatever_the_text_the_answer_is_an_option_or_none(text: str, options: d
     assert extract_answer(text, options) in {None, *options}
 
 
-@given(st.text(max_size=200), st.sampled_from(["The answer is {}.", "Final answer: ({})", "\\boxed{{{}}}"]), st.sampled_from("ABCD"))
+@given(
+    st.text(max_size=200),
+    st.sampled_from(["The answer is {}.", "Final answer: ({})", "\\boxed{{{}}}"]),
+    st.sampled_from("ABCD"),
+)
 def test_nothing_before_the_last_statement_changes_it(before: str, statement: str, letter: str) -> None:
     assert extract_answer(f"{before}\n\n{statement.format(letter)}", DRUGS) == letter
 
 
-#: Of the texts in which both our reader and the author of the data read an answer, the share that agree; of all, the share we read.
+#: Of the texts in which both we and the author of the data read an answer, the share that agree; of all, the share we read.
 AGREEMENT = {
     "packs/usmle_dev100_n29": (0.95, 0.47),
     "packs/medmcqa_dev1000_n9": (0.95, 0.45),

@@ -99,7 +99,10 @@ def fetched(tmp_path: Path, name: str, **how: Any) -> tuple[Path, Provenance]:
 EXPECTED = {
     "medqa": [("medqa-test-00001", "What now?", "B", "Insulin"), ("medqa-test-00002", "And then?", "D", "Salt")],
     "medmcqa": [("medmcqa-e9ad821a", "Which?", "B", "Insulin")],
-    "mmlu-med": [("mmlu-anatomy-00001", "Which bone?", "D", "Atlas"), ("mmlu-medical_genetics-00002", "Which gene?", "A", "a")],
+    "mmlu-med": [
+        ("mmlu-anatomy-00001", "Which bone?", "D", "Atlas"),
+        ("mmlu-medical_genetics-00002", "Which gene?", "A", "a"),
+    ],
     "medxpertqa": [("medxpertqa-Text-7", "What next?", "J", "Step 9")],
     "pubmedqa": [
         ("pubmedqa-21645374", "We tried.\n\nIt did.\n\nDoes it work?", "A", "yes"),
@@ -155,7 +158,8 @@ def test_planted_errors_become_judged_cases(tmp_path: Path, ending: str) -> None
     assert (right.case.id, right.case.trace.text, right.label) == ("medec-ms-val-1", "A cough. It is a cold.", 1)
     assert wrong.case.question.text == right.case.question.text == CHECK_TEXT
     assert (wrong.generator, wrong.answer, wrong.gold) == ("MEDEC", None, None)
-    rows = [json.loads(line) for line in gzip.open(f"{prefix}.traces.jsonl.gz")]
+    with gzip.open(f"{prefix}.traces.jsonl.gz") as lines:
+        rows = [json.loads(line) for line in lines]
     assert (rows[0]["error_sentence_id"], rows[0]["corrected_sentence"]) == (1, "It is a cold.")
     assert (rows[1]["error_sentence_id"], rows[1]["error_type"]) == (None, None)
     assert provenance.benchmark == "medec"
@@ -181,7 +185,7 @@ def test_the_hub_is_read_at_the_commit_that_the_revision_stands_for(tmp_path: Pa
 def test_the_authors_test_split_is_chosen_by_their_list(tmp_path: Path) -> None:
     (tmp_path / "test_ground_truth.json").write_text(json.dumps({"16418930": "maybe"}))
     file = local(tmp_path, "pubmedqa", ".jsonl")
-    with pytest.raises(BenchmarkError, match="test_ground_truth.json with --ids"):
+    with pytest.raises(BenchmarkError, match=r"test_ground_truth.json with --ids"):
         fetched(tmp_path, "pubmedqa-test", local=file)
     prefix, _ = fetched(tmp_path, "pubmedqa-test", local=file, ids=read_ids(tmp_path / "test_ground_truth.json"))
     assert [row.id for row in read_questions(prefix)] == ["pubmedqa-16418930"]
@@ -226,7 +230,7 @@ def test_a_missing_column_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_another_number_of_rows_is_refused_unless_a_part_is_wanted(tmp_path: Path) -> None:
-    with pytest.raises(BenchmarkError, match="expected 1273 rows, found 2: .* --partial"):
+    with pytest.raises(BenchmarkError, match=r"expected 1273 rows, found 2: .* --partial"):
         fetch(BENCHMARKS["medqa"], tmp_path / "medqa", SmallHub())
     rows = [{**ROWS["medqa"][0], "question": f"Question {number}?"} for number in range(1273)]
     path = local(tmp_path, "medqa", ".jsonl", rows)
@@ -245,16 +249,26 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_benchmark_that_is_not_on_the_hub_says_where_it_is(tmp_path: Path) -> None:
-    with pytest.raises(BenchmarkError, match="download it from https://github.com/abachaa/MEDEC"):
+    with pytest.raises(BenchmarkError, match=r"download it from https://github.com/abachaa/MEDEC"):
         fetched(tmp_path, "medec")
 
 
-@pytest.mark.parametrize("name", ["no.jsonl", "no", "notes.txt", "broken.json", "broken.jsonl.gz", "list.jsonl", "empty.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["no.jsonl", "no", "notes.txt", "broken.json", "broken.jsonl.gz", "list.jsonl", "empty.jsonl"]
+)
 def test_a_place_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
-    contents = {"notes.txt": "notes", "broken.json": "{", "broken.jsonl.gz": "plain", "list.jsonl": "[1]\n", "empty.jsonl": ""}
+    contents = {
+        "notes.txt": "notes",
+        "broken.json": "{",
+        "broken.jsonl.gz": "plain",
+        "list.jsonl": "[1]\n",
+        "empty.jsonl": "",
+    }
     if name in contents:
         (tmp_path / name).write_text(contents[name])
-    with pytest.raises(BenchmarkError, match=r"no row was found" if name == "empty.jsonl" else name.replace(".", r"\.")):
+    with pytest.raises(
+        BenchmarkError, match=r"no row was found" if name == "empty.jsonl" else name.replace(".", r"\.")
+    ):
         fetched(tmp_path, "medqa", local=tmp_path / name)
 
 

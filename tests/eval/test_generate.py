@@ -112,7 +112,9 @@ def test_what_could_not_be_made_is_told_left_out_and_made_again_when_asked(path:
     lines = make(path, generation(asked))
     failed = [line for line in lines if line.finish == FAILED]
     assert [line.qid for line in failed] == ["q1"] * 4
-    assert {(line.pred, line.trace_label, line.detail) for line in failed} == {(None, None, "the model is out of order")}
+    assert {(line.pred, line.trace_label, line.detail) for line in failed} == {
+        (None, None, "the model is out of order")
+    }
     write_rows(tmp_path / "pack.questions.jsonl", (row.model_dump(exclude_unset=True) for row in asked))
     assert Counter(labelled.question_id for labelled in read_pack(tmp_path / "pack")) == {"q0": 4, "q2": 4, "q3": 4}
     assert Cost.of(lines).failed == 4
@@ -213,7 +215,9 @@ def test_the_same_trace_is_not_made_several_times() -> None:
 def test_a_question_that_cannot_be_asked_is_named() -> None:
     with pytest.raises(GenerationError, match="question 'x' has no options"):
         generation([*ASKED, QuestionRow(id="x", question="Why?")]).check()
-    with pytest.raises(GenerationError, match="question 'q5' needs .* tokens with a trace of 1024, and the context has 100000"):
+    with pytest.raises(
+        GenerationError, match=r"question 'q5' needs .* tokens with a trace of 1024, and the context has 100000"
+    ):
         generation(questions(6, *(row.question for row in ASKED), "long " * 20_000)).check()
     generation(ASKED).check()
 
@@ -231,7 +235,7 @@ def test_a_prompt_holds_its_field_once(tmp_path: Path, content: str | None) -> N
     path = tmp_path / "prompt.txt"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(GenerationError, match="exactly once|cannot be read"):
+    with pytest.raises(GenerationError, match=r"exactly once|cannot be read"):
         load_generator_prompt(path)
     path.write_text("Ask: {question}\nThink.")
     assert (load_generator_prompt(path).head, load_generator_prompt(path).tail) == ("Ask: ", "\nThink.")

@@ -69,7 +69,9 @@ def test_the_order_is_the_benchmarks_and_then_by_similarity() -> None:
     asked = text(5)
     words = asked.split()
     near, nearer = " ".join([*words[:-3], "x", "y", "z"]), " ".join([*words[:-1], "z"])
-    found = find_overlap([row("q2", text(6)), row("q1", asked)], [row("p1", near), row("p2", nearer), row("p3", text(6))], 0.6)
+    found = find_overlap(
+        [row("q2", text(6)), row("q1", asked)], [row("p1", near), row("p2", nearer), row("p3", text(6))], 0.6
+    )
     assert [(pair.question, pair.pooled) for pair in found] == [("q2", "p3"), ("q1", "p2"), ("q1", "p1")]
 
 
@@ -79,5 +81,5 @@ def test_very_short_questions_do_not_break_it() -> None:
 
 @pytest.mark.parametrize("threshold", [0.49, 1.01, float("nan")])
 def test_a_threshold_that_cannot_be_kept_is_refused(threshold: float) -> None:
-    with pytest.raises(OverlapError, match="expected 0.5 to 1"):
+    with pytest.raises(OverlapError, match=r"expected 0.5 to 1"):
         find_overlap([], [], threshold)

@@ -28,7 +28,19 @@ def pack(tmp_path: Path) -> Path:
 
 def test_the_list_names_licence_and_rows(cli: Cli) -> None:
     shown = cli("benchmark", "list").stdout
-    for part in ("medqa", "1,273", "medmcqa", "4,183", "mmlu-med", "1,089", "medxpertqa", "2,450", "pubmedqa", "medec", "MIT"):
+    for part in (
+        "medqa",
+        "1,273",
+        "medmcqa",
+        "4,183",
+        "mmlu-med",
+        "1,089",
+        "medxpertqa",
+        "2,450",
+        "pubmedqa",
+        "medec",
+        "MIT",
+    ):
         assert part in shown
 
 
