@@ -1,6 +1,6 @@
 """The words by which a text announces, denies, concludes or refuses an answer: the patterns of `eval.answers`.
 
-None of them names a letter; those come from the options, see `eval.answer_forms`. They run over texts that `plain` has made plain.
+None of them names a letter; those come from the options, see `eval.answer_forms`. They run over texts that are plain already.
 """
 
 import re
