@@ -1,15 +1,21 @@
 """Question and trace files: questions with their gold answer, and several labelled traces for each."""
 
 import gzip
+import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from configs.durable import publish
 from verifier.types import Case, NonEmpty, OptionKey, Question, Trace
+
+#: What stands in `finish` of a trace that could not be made: such a row is counted by whoever made it and read by nobody.
+FAILED = "failed"
 
 
 class PackError(ValueError):
@@ -28,7 +34,11 @@ class LabelledCase:
     gold: str | None = None  # the right option
 
 
-class _QuestionRow(BaseModel):
+class QuestionRow(BaseModel):
+    """A line of `PREFIX.questions.jsonl`; columns beyond these are kept as they are."""
+
+    model_config = ConfigDict(extra="allow")
+
     id: str
     question: NonEmpty
     context: str | None = None
@@ -37,6 +47,7 @@ class _QuestionRow(BaseModel):
     answer: str | None = None
 
     def asked(self) -> Question:
+        """The question as a judge or a generator is asked it: what it is about first."""
         before = [self.context] if self.context else self.contexts or []
         return Question(text="\n\n".join([*before, self.question]), options=self.options)
 
@@ -49,13 +60,28 @@ class _TraceRow(BaseModel):
     generator: str | None = None
     pred: str | None = None
     gold: str | None = None
+    finish: str | None = None
 
 
-_Row = TypeVar("_Row", _QuestionRow, _TraceRow)
+_Row = TypeVar("_Row", QuestionRow, _TraceRow)
+
+
+def read_questions(prefix: Path) -> list[QuestionRow]:
+    """Read `PREFIX.questions.jsonl[.gz]`.
+
+    Raises:
+        PackError: the file is missing or damaged, a row is not what it should be, or two have one id.
+    """
+    rows: dict[str, QuestionRow] = {}
+    for row in _rows(prefix, "questions", QuestionRow):
+        if row.id in rows:
+            raise PackError(f"{prefix}: two questions have the id {row.id!r}")
+        rows[row.id] = row
+    return list(rows.values())
 
 
 def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[LabelledCase]:
-    """Read `PREFIX.questions.jsonl[.gz]` and `PREFIX.traces.jsonl[.gz]`.
+    """Read `PREFIX.questions.jsonl[.gz]` and `PREFIX.traces.jsonl[.gz]`; traces that could not be made are left out.
 
     Args:
         prefix: path without the two endings.
@@ -64,12 +90,14 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
     Raises:
         PackError: a file is missing or damaged, a row is not what it should be, or a trace belongs to no question.
     """
-    questions = {row.id: row for row in _rows(prefix, "questions", _QuestionRow)}
+    questions = {row.id: row for row in read_questions(prefix)}
     taken: dict[str, int] = {}
     cases = []
     for row in _rows(prefix, "traces", _TraceRow):
         if row.qid not in questions:
             raise PackError(f"{prefix}: trace {row.trace_id!r} belongs to no question ({row.qid!r})")
+        if row.finish == FAILED:
+            continue
         taken[row.qid] = taken.get(row.qid, 0) + 1
         if traces_per_question is None or taken[row.qid] <= traces_per_question:
             question = questions[row.qid]
@@ -80,6 +108,20 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
                 )
             )
     return cases
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON lines, gzipped if the name ends in `.gz`. The file appears when it is whole; same rows, same bytes."""
+    temporary = path.with_name(f".{path.name}.part")
+    with temporary.open("wb") as file, _packed(file, gz=path.suffix == ".gz") as lines:
+        for row in rows:
+            lines.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+    publish(temporary, path)
+
+
+def _packed(file: IO[bytes], *, gz: bool) -> AbstractContextManager[IO[bytes]]:
+    # Neither a name nor a time in the header: they would differ from run to run.
+    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if gz else nullcontext(file)  # type: ignore[return-value]
 
 
 def _rows(prefix: Path, part: str, kind: type[_Row]) -> Iterator[_Row]:

@@ -44,15 +44,24 @@ def load_judge(settings: Settings, report: Report = lambda _: None, *, reproduci
     """
     judge = settings.judge
     calibration = Calibration.load(judge.calibration.expanduser()) if judge.calibration else None
-    report(f"finding the judge {judge.model}")
-    model = resolve(judge.model, settings.paths.cache, tokenizer_only=judge.engine == "openai", on_progress=report)
-    if isinstance(model.entry, EncoderEntry | CrossEncoderEntry):
-        raise EngineError(f"{model.name} is an encoder, not a judge")
+    model = _find_model(settings, "judge", report)
     prompt = load_prompt(_prompt_name(judge, model))
     local = load_retriever(settings, report)
     retriever = SerialRetriever(local) if reproducible else local
     report(f"loading {model.name}")
     return Judge(load_engine(judge, model), retriever, prompt, _mode(judge, model), judge, calibration=calibration)
+
+
+def load_generator(settings: Settings, report: Report = lambda _: None) -> tuple[Engine, str]:
+    """The engine that `judge` names, without a judge around it, and the name of the model in it.
+
+    Raises:
+        ModelNotAvailableError, UnknownModelError: the model is not to be had here; the message names the command that mends it.
+        EngineError: it cannot be used.
+    """
+    model = _find_model(settings, "generator", report)
+    report(f"loading {model.name}")
+    return load_engine(settings.judge, model), model.name
 
 
 def load_engine(settings: JudgeSettings, model: ResolvedModel) -> Engine:
@@ -155,6 +164,16 @@ def load_cross_encoder(settings: Settings, report: Report) -> TransformerCrossEn
     if model.entry is not None and not isinstance(model.entry, CrossEncoderEntry):
         raise EncoderError(f"{name} is {model.entry.kind}, not a cross-encoder")
     return TransformerCrossEncoder(model.path, settings.retrieval.device, settings.retrieval.batch_size)
+
+
+def _find_model(settings: Settings, role: str, report: Report) -> ResolvedModel:
+    """The language model that `judge.model` names."""
+    judge = settings.judge
+    report(f"finding the {role} {judge.model}")
+    model = resolve(judge.model, settings.paths.cache, tokenizer_only=judge.engine == "openai", on_progress=report)
+    if isinstance(model.entry, EncoderEntry | CrossEncoderEntry):
+        raise EngineError(f"{model.name} is an encoder, not a {role}")
+    return model
 
 
 def _mode(settings: JudgeSettings, model: ResolvedModel) -> Mode:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.durable import publish
+from eval.appended import ResumeError
 from eval.attack.attack import Attack
 from eval.attack.markdown import markdown
 from eval.attack.report import AttackReport
-from eval.run import ResumeError
 
 
 def prepare(folder: Path, attacks: Sequence[Attack]) -> Path:

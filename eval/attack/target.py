@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from copy import copy
+from pathlib import Path
 
 from eval.attack.attack import Attack
 from eval.attack.audit import AuditedJudgment, is_foreign
@@ -17,7 +18,8 @@ from verifier.types import Case, Judgment
 class AttackJournal(Journal):
     """The judgments of attacks, with what their audit found."""
 
-    kind = AuditedJudgment
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, AuditedJudgment)
 
 
 class AttackedJudge:

@@ -5,10 +5,12 @@ import typer
 from medverify.cli import (
     attack,
     bench,
+    benchmark,
     calibrate,
     compress,
     demo,
     evaluate,
+    generate,
     index,
     index_build,
     index_eval,
@@ -45,6 +47,14 @@ indexes.command("bench")(bench.bench)
 retrieval = typer.Typer(help=retrieve.HELP, no_args_is_help=True)
 retrieval.command("serve")(retrieve.serve)
 
+benchmarks = typer.Typer(
+    help="Public benchmarks: what there is, fetch one, compare with a training pool.", no_args_is_help=True
+)
+benchmarks.command("list")(benchmark.list_benchmarks)
+benchmarks.command("show")(benchmark.show)
+benchmarks.command("fetch")(benchmark.fetch)
+benchmarks.command("overlap")(benchmark.overlap)
+
 app.command()(demo.demo)
 app.command()(verify.verify)
 app.command()(rerank.rerank)
@@ -54,9 +64,11 @@ app.command()(score.score)
 app.command()(calibrate.calibrate)
 app.command("eval")(evaluate.evaluate)
 app.command()(attack.attack)
+app.command()(generate.generate)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 app.command()(inspect.schema)
 app.add_typer(config, name="config")
 app.add_typer(indexes, name="index")
 app.add_typer(retrieval, name="retrieve")
+app.add_typer(benchmarks, name="benchmark")

@@ -28,7 +28,7 @@ from medverify.cli.common import (
     waiting,
 )
 from medverify.cli.demo import demo_cases
-from medverify.cli.progress import cases_progress
+from medverify.cli.progress import counted_progress
 from medverify.cli.render import plain
 from verifier.types import Judgment
 
@@ -168,9 +168,9 @@ def _judged(
     *,
     retry_failed: bool,
 ) -> "tuple[list[Judgment], Prompt]":
+    from eval.appended import ResumeError
     from eval.attack.folder import prepare
     from eval.attack.target import AttackJournal
-    from eval.run import ResumeError
 
     with ExitStack() as stack:
         try:
@@ -220,7 +220,7 @@ async def _judge_all(
     judgments = journal.resume(judge, cases, retry_failed=retry_failed) if journal else []
     if isinstance(judge, AttackedJudge):
         await judge.warm_up()
-    with cases_progress() as progress:
+    with counted_progress() as progress:
         task = progress.add_task("attacking", total=len(cases), completed=len(judgments))
         async for wave in judge_waves(judge, cases, len(judgments)):
             if journal:

@@ -39,12 +39,6 @@ ModelOption = Annotated[
 EncoderOption = Annotated[str | None, typer.Option(help="Encoder: a name from `medverify models`, or a folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
-#: Which extra brings a module; `embedded` brings the others.
-_EXTRAS = {
-    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "serve"),
-    **dict.fromkeys(("datasets", "pyarrow"), "eval"),
-}
-
 #: Faults that a user can mend; their messages say how.
 EXPECTED = (
     SettingsError,

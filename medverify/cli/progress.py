@@ -95,8 +95,8 @@ def bytes_progress() -> Progress:
     return Progress(*columns, console=err, disable=not err.is_terminal)
 
 
-def cases_progress() -> Progress:
-    """A bar for judging cases."""
+def counted_progress() -> Progress:
+    """A bar for pieces of work whose number is known, with the time that is left."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

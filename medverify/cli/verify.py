@@ -10,9 +10,11 @@ import typer
 from rich.markup import escape
 
 from configs.settings import Settings
+from eval.appended import ResumeError
 from eval.cases import BadLine, read_cases
+from eval.journal import to_line
 from eval.packs import PackError, read_pack
-from eval.run import Journal, ResumeError, judge_waves, to_line
+from eval.run import Journal, judge_waves
 from medverify.cli.common import (
     BAD_INPUT,
     NOT_JUDGED,
@@ -28,7 +30,7 @@ from medverify.cli.common import (
     settings_from,
     waiting,
 )
-from medverify.cli.progress import cases_progress
+from medverify.cli.progress import counted_progress
 from medverify.cli.render import panel, plain, summary, table
 from verifier.types import Case, Judgment, Status
 
@@ -127,7 +129,7 @@ async def _judge_rest(
     if as_json:
         _print_lines(done)
     await judge.warm_up()
-    with cases_progress() as progress:
+    with counted_progress() as progress:
         task = progress.add_task("judging", total=len(cases), completed=len(done))
         async for wave in judge_waves(judge, cases, done=len(done)):
             if journal:

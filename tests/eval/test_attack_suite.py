@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from attack_fakes import BASES, POOL, all_attacks, labelled
 
+from eval.appended import ResumeError
 from eval.attack.families import CLEAN, FAMILIES, chosen
 from eval.attack.folder import prepare
 from eval.attack.suite import bases, draw, make_attacks
 from eval.packs import LabelledCase
-from eval.run import ResumeError
 from verifier.types import Case
 
 

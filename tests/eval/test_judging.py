@@ -5,8 +5,8 @@ import pytest
 from eval_fakes import ThreeBooks, cases, scripted_judge
 
 from configs.settings import JudgeSettings, Sampling
+from eval.appended import ResumeError
 from eval.judging import WITHOUT_SEARCH, Variant, judge_into, variants
-from eval.run import ResumeError
 from eval.runfolder import Timing
 from verifier.engines.scripted import ScriptedEngine
 from verifier.judge import Judge

@@ -6,9 +6,9 @@ import pytest
 from calibration_fakes import calibration
 from eval_fakes import judgment, scripted_judge
 
+from eval.journal import to_line
 from eval.packs import LabelledCase
 from eval.quality import by_generator, calibrated_columns, compare, judged_columns, measure, read_judgments
-from eval.run import to_line
 from verifier.calibration import Beta, CalibrationError, Temperature, question_digest
 from verifier.types import Case
 

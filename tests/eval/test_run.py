@@ -11,8 +11,10 @@ import pytest
 from calibration_fakes import calibration
 from eval_fakes import cases, judgment, scripted_judge
 
+from eval.appended import ResumeError
+from eval.journal import to_line
 from eval.quality import read_judgments
-from eval.run import Journal, ResumeError, judge_waves, to_line
+from eval.run import Journal, judge_waves
 from verifier.calibration import Temperature
 from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status

@@ -9,7 +9,7 @@ import typer
 from front_door_fakes import judgment
 
 from configs.load import FIELDS
-from eval.run import to_line
+from eval.journal import to_line
 from medverify.cli.app import app
 
 Cli = Callable[..., Any]
@@ -31,6 +31,7 @@ def test_the_list_of_commands() -> None:
         "attack", "rerank",
         "config", "config show", "index", "index build", "index info", "index verify", "index plan", "index bench",
         "index add-bm25", "index eval", "index compress", "retrieve", "retrieve serve",
+        "generate", "benchmark", "benchmark list", "benchmark show", "benchmark fetch", "benchmark overlap",
     }  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from eval.journal import to_line
 from eval.report.schema import Report
-from eval.run import to_line
 from verifier.types import Case, Judgment, Status, StopReason, Usage
 
 Cli = Callable[..., Any]

@@ -9,7 +9,7 @@ import pytest
 from calibration_fakes import calibration
 from front_door_fakes import judgment
 
-from eval.run import to_line
+from eval.journal import to_line
 from verifier.calibration import Calibration
 from verifier.types import Judgment
 

@@ -1,0 +1,119 @@
+"""The words by which a text announces, denies, concludes or refuses an answer: the patterns of `eval.answers`.
+
+None of them names a letter; those come from the options, see `eval.answer_forms`. They run over texts that are plain already.
+"""
+
+import re
+
+_COPULA = (
+    r"(?:\s+(?:choice|option|letter|key|here|therefore|thus|then|clearly|most likely|likely|probably))*\s*"
+    r"(?:\b(?:is|was|are|be|becomes|remains|(?:would|should|must|will|could|might|may|has to|seems to|appears to) be)(?=n't|\b)"
+    r"|:|=|-+>|→|-\s)"
+)
+_OF = r"(?:\s+(?:to|for|among|from|of|in|here|that|left|remaining)\b[^.\n:]{0,80}?)?"
+_GOOD = r"(?:correct|right|best|final|true|appropriate|accurate|suitable|chosen|only|ideal|preferred|likely)"
+_SO = (
+    r"so|thus|hence|therefore|ergo|accordingly|consequently|in conclusion|finally|wait|actually|no|sorry|hmm|correction"
+    r"|scratch that|on second thought|i mean|i meant|make that|rather"
+)
+#: An answer is about to be named.
+ANNOUNCED = re.compile(
+    # An option may follow, or a clause that names one;
+    rf"(?P<full>(?<!wrong )(?<!incorrect )\banswers?\b{_OF}{_COPULA}"
+    rf"|\b{_GOOD}\s+(?:\w+\s+)?(?:option|choice|selection|response)\b{_OF}{_COPULA}"
+    r"|(?:答案|正解|答え|回答)\s*(?:应该|應該)?\s*(?:是|为|為|選|选|は|:)+"
+    r"|\b(?:respuesta|réponse|antwort|risposta|resposta)\b[^.\n:]{0,40}?(?::|\b(?:es|est|ist|è|é)\b))"
+    # an option must follow at once;
+    r"|(?P<head>\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?)"
+    # the letter of one must.
+    rf"|(?P<letter>\banswer(?: choice| option)?(?=\s)|选择?|(?:^|(?<=[\s,.;:(-]))(?:{_SO})\b[,:;.!-]*)",
+    re.I | re.M,
+)
+#: What stands before an announcement that is none: "if the answer is B, then …".
+UNREAL = re.compile(
+    r"\b(?:if|whether|unless|suppose|assuming|were)\b[^.\n,;]{0,30}$|\b(?:if|suppose|assuming)\b[^.\n;]*\bthen\s+(?:\w+\s+){0,3}$",
+    re.I,
+)
+#: What stands before a letter that is being ruled out: "this eliminates answer C".
+ELIMINATED = re.compile(
+    r"\b(?:eliminat\w*|rul\w+ out|exclud\w*|discard\w*|reject\w*|cross\w* out|not)\b[^.\n;]{0,40}$", re.I
+)
+#: What may stand between an announcement and an option.
+SPACE = re.compile(r"[\s\"']*")
+#: Words between an announcement and an option that change nothing.
+FILLER = re.compile(
+    r"(?:(?:the|that(?!'s)|this|option|choice|letter|number|answer|is|be|was|would|should|must|most|likely|clearly|probably|definitely"
+    r"|certainly|therefore|thus|hence|simply|obviously|indeed|actually|still|either|both|between|correct|best|right|it's|that's|it"
+    r"|now|going|to|one|labell?ed|marked|final|so|then|wait|no|sorry|hmm|i think|i believe|i guess|i say|i choose|i pick"
+    r"|i go with|i'd say|i'd choose|i'll go with|we choose)\b|[:=>→,;.!…(\[-])[ ]*",
+    re.I,
+)
+#: What follows is denied.
+NOT = re.compile(
+    r"(?:not|n't|neither|nor|never|other than|cannot be|can't be|rather than|instead of|不是|非)(?![a-z])\s*", re.I
+)
+#: A list goes on.
+JOIN = re.compile(r"[ ]*(?:[,/&+、(]|\band\b|\bor\b|\bversus\b|\bvs\b\.?|和|或)[ ]*(?:\b(?:and|or)\b[ ]*)?", re.I)
+#: What was denied is over, and something else is put in its place.
+TURN = re.compile(r"[ \n]*[,;.]?[ ]*\(?(?:but|rather|instead|it's|it is|the|so)?\b[ ]*", re.I)
+#: What is said after an option that is denied.
+WRONG = re.compile(
+    r"[\"')\]]*\s*(?:[:-]\s*(?:this (?:option )?is\s+)?)?"
+    r"(?:(?:is|are|was|were|would be|can be|seems|both|all|also|clearly|therefore|thus)\s+)*"
+    r"(?:isn't|aren't|wasn't|(?<=is )not\b(?! only)|(?<=are )not\b(?! only)|incorrect|wrong|false|inappropriate|ruled out"
+    r"|excluded|eliminated|unlikely|less likely)",
+    re.I,
+)
+#: What may follow a letter that "so" or "wait" announces: the sentence is over, and not about the option.
+LETTER_ENDS = re.compile(
+    r"[\"')\]]*\s*(?:$|[.;:!\n(。]|[^\x00-\x7f]|,(?! (?:which|who|that|if)\b)|(?:because|since|as|and|or)\b|- |[/&])"
+    r"|[\"')\]]*\s+(?:(?:is|are)\s+(?:\w+\s+)?(?:wrong|incorrect|false|ruled out)|is (?:the )?(?:my )?(?:final )?answer)",
+    re.I,
+)
+#: An announcement that there is none.
+NO_ANSWER = re.compile(
+    r"\s*(?:un(?:clear|known|certain)|indeterminate|undetermined|not (?:clear|known|given|provided|listed|among|available"
+    r"|possible|in the|one of)|none of (?:the|these)|cannot|can't|impossible|n/?a\b|ambiguous)",
+    re.I,
+)
+#: Words of somebody who cannot choose.
+REFUSED = re.compile(
+    r"\b(?:cannot|can't|can not|could not|couldn't|unable to|not able to|not possible to|impossible to|not sufficient to"
+    r"|insufficient to)\s+(?:be\s+)?(?:\w+ly\s+)?(?:determine|answer|decide|choose|conclude|tell which|say which|select)",
+    re.I,
+)
+#: A letter; looked for where no option was found, so it is the letter of none.
+FOREIGN = re.compile(r"[(\[]\s*[A-Za-z]\s*[)\]]|[A-Z](?=\s*(?:$|\n|[.,;)](?!\w)))")
+#: A conclusion that does not call itself an answer.
+CONCLUDED = re.compile(
+    r"\b(?:most (?:likely|appropriate|probable|accurate|consistent|suitable|commonly?|important)|best|correct|next|first-line"
+    r"|only)\b[^.\n]{0,160}?\b(?:is|was|would be|are|be)\b:?",
+    re.I,
+)
+#: What is said after an option that is chosen.
+PREDICATE = re.compile(
+    r"[\s\"')\].:]{0,6},?\s+(?:is|must be|would be|seems|appears to be|remains|should be|being)"
+    r"\s+(?:(?:\w+ly|thus|hence|the|my|most|our)\s+)*"
+    r"(?:(?P<noun>answer|(?:correct|right|best|final|appropriate)\s+(?:answer|choice|option))|correct|right|best|true|likely)\b",
+    re.I,
+)
+#: Where a sentence is over; abbreviations before a small letter are no end.
+SENTENCE_END = re.compile(r"[.!?。][\"')\]]*(?=\s+[A-Z(\[\"'*]|\s*$|\n)|\n")
+#: Where a letter by itself may be what the clause speaks of.
+CLAUSE_START = re.compile(r"(?:^|(?<=[.!?,;:]\s)|(?<=\bthat\s)|(?<=\band\s))(?=\w)", re.M)
+#: What stands before an option that is denied, or only thought possible.
+DENIED = re.compile(
+    r"\b(?:not|never|rather than|instead of|unlike|excludes?|rules? out|ruled out|less likely|no"
+    r"|(?:could|may|might)(?: also)? be)\b[^,;]{0,30}$|n't\b[^,;]{0,30}$",
+    re.I,
+)
+#: The mark of an item in a list.
+ITEM = re.compile(r"[\s-]*([A-Za-z0-9]{1,3})([.):])")
+#: Words that make a sentence a conclusion.
+MARKED = re.compile(
+    r"\b(?:therefore|thus|hence|so|in conclusion|conclude|consequently|based on|suggests?|suggesting|indicates?|consistent with"
+    r"|most|best|must|leaves|left with|called|known as|points? to|diagnosis)\b",
+    re.I,
+)
+#: What may stand on a line before the option that it consists of.
+ALONE_BEFORE = re.compile(r"[\s\"'-]*")
