@@ -197,7 +197,7 @@ def _figure(
         before=_interval(clustered_bootstrap(metric, labels, before, questions, seed=seed)),
         after=_interval(clustered_bootstrap(metric, labels, after, questions, seed=seed)),
         change=_interval(change.difference),
-        p_value=change.p_value,
+        p_value=None if np.isnan(change.p_value) else change.p_value,
     )
 
 

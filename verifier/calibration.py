@@ -96,7 +96,7 @@ class Figure(_Part):
     before: Interval
     after: Interval
     change: Interval  # after - before on the same traces
-    p_value: float  # two-sided, of no change
+    p_value: float | None  # two-sided, of no change; None for calibration errors, whose tests would find too much
 
 
 class Fitted(_Part):

@@ -50,7 +50,7 @@ class Difference:
     first: float
     second: float
     difference: Estimate  # first - second
-    p_value: float  # two-sided, of no difference
+    p_value: float  # two-sided, of no difference; NaN for inflated metrics, whose tests would find too much
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,14 @@ class Resampled:
             low, high = 2 * self.value - high, 2 * self.value - low
         return Estimate(self.value, float(low), float(high))
 
-    def p_value(self, method: Method = "percentile") -> float:
-        """Two-sided p-value of the statistic being 0: one minus the level of the interval that just touches 0.
+    def p_value(self) -> float:
+        """Two-sided p-value of the statistic being 0: one minus the level of the percentile interval that just touches 0.
 
         It is never below 1 / draws.
         """
         if not self._sayable:
             return float("nan")
-        bias, acceleration = self._shape(method)
-        touching = 2 * self.value if method == "pivotal" else 0.0
-        z = _uncorrected(_NORMAL.inv_cdf(_share_below(self.draws, touching)), bias, acceleration)
+        z = _NORMAL.inv_cdf(_share_below(self.draws, 0.0))
         return 2 * _NORMAL.cdf(-_narrowed(abs(z), self.questions))
 
     @property
@@ -152,10 +150,9 @@ def paired_difference(
         return metric.weighted(labels, first, weights) - metric.weighted(labels, second, weights)
 
     resampled = resample(difference, clusters, samples=samples, seed=seed)
-    method: Method = "pivotal" if metric.inflated else "percentile"
-    return Difference(
-        metric(labels, first), metric(labels, second), resampled.interval(method), resampled.p_value(method)
-    )
+    found = resampled.interval("pivotal" if metric.inflated else "percentile")
+    p_value = float("nan") if metric.inflated else resampled.p_value()
+    return Difference(metric(labels, first), metric(labels, second), found, p_value)
 
 
 def resample(statistic: Statistic, clusters: Sequence[str], *, samples: int = SAMPLES, seed: int = 0) -> Resampled:
@@ -213,11 +210,6 @@ def _share_below(draws: Floats, value: float) -> float:
 def _corrected(z: float, bias: float, acceleration: float) -> float:
     """Where among the draws a normal quantile lies (Efron 1987, equation 6.8)."""
     return bias + (bias + z) / max(1 - acceleration * (bias + z), _SAME)
-
-
-def _uncorrected(z: float, bias: float, acceleration: float) -> float:
-    """The inverse of `_corrected`."""
-    return (z - bias) / max(1 + acceleration * (z - bias), _SAME) - bias
 
 
 def _widened(z: float, questions: int) -> float:

@@ -21,9 +21,9 @@ def interval(figure: "Estimate | Interval") -> str:
     return "—" if math.isnan(figure.low) else f"[{figure.low:.3f}, {figure.high:.3f}]"
 
 
-def p_value(value: float) -> str:
-    """Three digits, and never 0."""
-    return "—" if math.isnan(value) else f"{value:.3f}" if value >= 0.001 else "< 0.001"
+def p_value(value: float | None) -> str:
+    """Three digits, and never 0; a dash for what is undefined."""
+    return "—" if value is None or math.isnan(value) else f"{value:.3f}" if value >= 0.001 else "< 0.001"
 
 
 def to_json(record: Any) -> str:

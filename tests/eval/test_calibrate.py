@@ -123,7 +123,7 @@ def test_a_calibration_mends_what_it_should_and_says_so_out_of_fold() -> None:
         assert figure.before.value == pytest.approx(metric(labels, p))
         assert figure.after.value == pytest.approx(metric(labels, cross_fit(labels, p, questions, METHODS)))
         assert figure.change.high < 0
-        assert figure.p_value < 0.01
+        assert (figure.p_value is None) if name == "ECE" else (figure.p_value < 0.01)
     assert Calibration.model_validate_json(made.to_json()) == made
     values = calibrated(made.curve, p)
     assert auroc(labels, values) == pytest.approx(auroc(labels, p), abs=0.01)
