@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval.packs import PackError, read_pack
+from eval.packs import FAILED, PackError, read_pack, read_questions, write_rows
 
 QUESTIONS: list[Any] = [
     {
@@ -118,6 +118,29 @@ def test_a_question_needs_its_fields(write: Write, field: str) -> None:
 def test_a_row_that_is_none_is_named_with_file_and_line(write: Write, row: object) -> None:
     with pytest.raises(PackError, match=r"pack\.traces\.jsonl, line 2: "):
         read_pack(write(traces=[TRACES[0], row]))
+
+
+def test_two_questions_with_one_id_are_named(write: Write) -> None:
+    with pytest.raises(PackError, match="two questions have the id 'q1'"):
+        read_pack(write([*QUESTIONS, QUESTIONS[0]]))
+
+
+def test_a_trace_that_could_not_be_made_is_left_out(write: Write) -> None:
+    failed = {**TRACES[1], "trace_id": "x", "reasoning": "[nothing]", "finish": FAILED}
+    made = [{**row, "finish": "end"} for row in TRACES]
+    assert [labelled.case.id for labelled in read_pack(write(traces=[failed, *made]))] == [
+        row["trace_id"] for row in TRACES
+    ]
+
+
+@pytest.mark.parametrize("end", [".jsonl", ".jsonl.gz"])
+def test_written_rows_are_read_back_whole_and_written_the_same_again(tmp_path: Path, end: str) -> None:
+    rows = [{**row, "more": ["\u2028é"]} for row in QUESTIONS]
+    for name in ("one", "two"):
+        write_rows(tmp_path / f"{name}.questions{end}", rows)
+    assert [row.model_dump(exclude_unset=True) for row in read_questions(tmp_path / "one")] == rows
+    assert (tmp_path / f"one.questions{end}").read_bytes() == (tmp_path / f"two.questions{end}").read_bytes()
+    assert sorted(file.name for file in tmp_path.iterdir()) == [f"one.questions{end}", f"two.questions{end}"]
 
 
 def test_an_orphan_is_named(write: Write) -> None:
