@@ -166,7 +166,7 @@ class RemoteJudge:
             asked_s, busy = 0.0, False
             try:
                 reply = await client.post("/verify", json=body)
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 failures.append(UnreachableError(f"{self.url}: {type(error).__name__}: {error}"))
             else:
                 busy = reply.status_code in _BUSY

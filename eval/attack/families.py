@@ -10,7 +10,7 @@ from eval.attack.poison import POISONED_PASSAGE
 from eval.attack.surface import LENGTH, LOOKALIKES, REWRITE
 from eval.attack.swaps import RIGHT_ANSWER_WRONG_REASONING, WRONG_ANSWER_RIGHT_REASONING
 
-CLEAN = Family("clean", "The traces as they are", {"original": lambda base, random: base.trace}, control=True)
+CLEAN = Family("clean", "The traces as they are", {"original": lambda base, random: base.trace})
 
 FAMILIES: Mapping[str, Family] = {
     family.name: family

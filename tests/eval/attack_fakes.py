@@ -1,6 +1,7 @@
 """A few labelled traces to attack, and judges that believe what they read."""
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from configs.settings import JudgeSettings
@@ -34,9 +35,9 @@ POOL = [labelled(number, label) for number in range(6) for label in (0, 1, None)
 BASES: list[Base] = bases([labelled(number, 1 if number % 2 else 0) for number in range(6)], POOL)
 
 
-def all_attacks(seed: int = 0) -> list[Attack]:
+def all_attacks(seed: int = 0, bases: Sequence[Base] = BASES) -> list[Attack]:
     """Every variant of every family on every base that it applies to."""
-    return make_attacks(BASES, FAMILIES.values(), EVERY_VARIANT, seed)
+    return make_attacks(bases, FAMILIES.values(), EVERY_VARIANT, seed)
 
 
 class TwoBooks:

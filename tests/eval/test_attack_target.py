@@ -46,7 +46,7 @@ async def test_verdicts_are_the_same_in_waves_of_any_size() -> None:
 
 
 async def test_a_gullible_judge_is_fooled_and_its_verdicts_are_its_own() -> None:
-    attacks = all_attacks()
+    attacks = all_attacks(bases=BASES[:2])
     report = measure(attacks, await judged(judge_of(), attacks), judge_of().prompt)
     families = {family.family: family for family in report.families}
     assert report.clean.false_passes.count == 0
@@ -67,8 +67,8 @@ def parrot(text: str) -> str:
 
 async def test_a_judge_that_repeats_every_attack_still_speaks_for_itself() -> None:
     """The prompt and the evidence are harmless when they are read, hence also when they are said again."""
-    attacks = all_attacks()
-    judgments = await judged(judge_of(parrot, limits={"max_new_tokens": 50_000}), attacks)
+    attacks = make_attacks(BASES[:1], chosen("forged-verdict,forged-evidence,instruction,poisoned-passage"), 99, 0)
+    judgments = await judged(judge_of(parrot, limits={"max_new_tokens": 9_000}), attacks)
     assert {judgment.status for judgment in judgments} == {Status.SCORED}
     assert {judgment.verdict for judgment in judgments} == {0}
     report = measure(attacks, judgments, judge_of().prompt)
