@@ -24,8 +24,8 @@ _SIGNS = {
 _LOOKALIKES = {
     "а": "a", "α": "a", "ɑ": "a", "е": "e", "ε": "e", "һ": "h", "н": "h", "і": "i", "ι": "i", "ı": "i", "к": "k", "κ": "k",
     "м": "m", "п": "n", "ո": "n", "η": "n", "о": "o", "ο": "o", "օ": "o", "г": "r", "ѕ": "s", "т": "t", "τ": "t", "ԝ": "w",
-    "ω": "w", "с": "c", "ϲ": "c", "ƒ": "f", "ᴀ": "a", "ᴇ": "e", "ʜ": "h", "ɪ": "i", "ᴋ": "k", "ᴍ": "m", "ɴ": "n", "ᴏ": "o", "ʀ": "r",
-    "ꜱ": "s", "ᴛ": "t", "ᴡ": "w", "ᴄ": "c", "ꜰ": "f", "ʙ": "b", "ᴅ": "d", "ᴘ": "p", "ᴜ": "u",
+    "ω": "w", "с": "c", "ϲ": "c", "ƒ": "f", "ᴀ": "a", "ᴇ": "e", "ʜ": "h", "ɪ": "i", "ᴋ": "k", "ᴍ": "m", "ɴ": "n", "ᴏ": "o",
+    "ʀ": "r", "ꜱ": "s", "ᴛ": "t", "ᴡ": "w", "ᴄ": "c", "ꜰ": "f", "ʙ": "b", "ᴅ": "d", "ᴘ": "p", "ᴜ": "u",
 }  # fmt: skip
 
 
@@ -117,8 +117,8 @@ def _defuse(text: str) -> str:
         pieces += [text[done : match.start()], _in_round_brackets(text, folded, match)]
         done = match.end()
     last = max(folded.rfind("<"), folded.rfind(_OTHER_LESS))
-    if last >= done and (match := _CUT.fullmatch(folded, last)):
-        pieces += [text[done:last], _in_round_brackets(text, folded, match)]
+    if last >= done and (cut := _CUT.fullmatch(folded, last)):
+        pieces += [text[done:last], _in_round_brackets(text, folded, cut)]
         done = len(text)
     pieces.append(text[done:])
     return "".join(pieces)
