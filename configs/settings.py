@@ -174,7 +174,9 @@ class ServeSettings(Section):
     max_queue: Annotated[int, Field(ge=1, description="Cases admitted and unfinished; beyond it 503.")] = 256
     max_batch: Annotated[int, Field(ge=1, description="Cases in one request.")] = 256
     max_body_bytes: Annotated[int, Field(ge=1024, description="Size of one request body.")] = 8_000_000
+    body_s: Annotated[float, Field(gt=0, description="Seconds in which a body has to arrive; then 408.")] = 60.0
     retry_after_s: Annotated[int, Field(ge=1, description="Retry-After sent with a 503.")] = 5
+    drain_s: Annotated[int, Field(ge=0, description="Seconds that requests under way have left after SIGTERM.")] = 120
 
 
 class RetrieveSettings(Section):
@@ -189,6 +191,7 @@ class RetrieveSettings(Section):
     max_topk: Annotated[int, Field(ge=1, description="Passages per query.")] = 100
     max_passages: Annotated[int, Field(ge=1, description="Passages in one answer: its queries times topk.")] = 10_240
     max_body_bytes: Annotated[int, Field(ge=1024, description="Size of one request body.")] = 8_000_000
+    body_s: Annotated[float, Field(gt=0, description="Seconds in which a body has to arrive; then 408.")] = 60.0
     deadline_s: Annotated[
         float, Field(gt=0, description="Seconds after which a search is given up with 503; callers may ask for less.")
     ] = 25.0

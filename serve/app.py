@@ -19,6 +19,7 @@ from verifier.types import Judgment
 _PROBLEMS = described(
     {
         400: "The body is not text, or is nested too deeply, to be read as JSON.",
+        408: "The body did not arrive in time.",
         413: "The request or its batch is too large.",
         422: "The request does not fit the schema.",
         500: "The service met an error of its own.",
@@ -45,7 +46,7 @@ def create_app(judge: Judge, settings: ServeSettings, info: Info) -> FastAPI:
         lifespan=lifespan,
     )
     install(app)
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s)
 
     @app.post("/verify", responses=_PROBLEMS)
     async def verify(request: Request, body: Annotated[VerifyRequest, Body()]) -> Judgment | Judgments:

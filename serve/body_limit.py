@@ -1,22 +1,25 @@
-"""Requests that are too large are refused while they arrive, not after they were read."""
+"""Requests that are too large or too slow are refused while they arrive, not after they were read."""
 
+import asyncio
 from contextlib import suppress
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve.errors import problem
 
 
-class _TooLargeError(Exception):
+class _RefusedError(Exception):
     pass
 
 
 class BodyLimit:
-    """ASGI middleware: answers 413 once a body exceeds `limit` bytes, announced or not."""
+    """ASGI middleware: answers 413 once a body exceeds `limit` bytes, announced or not, and 408 if it takes over `seconds`."""
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int, seconds: float) -> None:
         self._app = app
         self._limit = limit
+        self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -24,27 +27,42 @@ class BodyLimit:
             return
         announced = dict(scope["headers"]).get(b"content-length", b"0")
         if announced.isdigit() and int(announced) > self._limit:
-            await self._refuse(scope, receive, send)
+            await self._too_large()(scope, receive, send)
             return
         size = 0
+        complete = False
+        refusal: Response | None = None
+        deadline = asyncio.get_running_loop().time() + self._seconds
 
-        async def counted() -> Message:
-            nonlocal size
-            message = await receive()
+        async def limited() -> Message:
+            nonlocal size, complete, refusal
+            if complete:  # whoever asks now waits for the client to leave
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                refusal = self._too_slow()
+                raise _RefusedError from None
             size += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
             if size > self._limit:
-                raise _TooLargeError
+                refusal = self._too_large()
+                raise _RefusedError
             return message
 
-        async def unless_too_large(message: Message) -> None:
-            if size <= self._limit:  # else it is the app's own answer to the error above
+        async def unless_refused(message: Message) -> None:
+            if refusal is None:  # else it is the app's own answer to the error above
                 await send(message)
 
-        with suppress(_TooLargeError):
-            await self._app(scope, counted, unless_too_large)
-        if size > self._limit:  # seen while the body was read, so nothing was sent yet
-            await self._refuse(scope, receive, send)
+        with suppress(_RefusedError):
+            await self._app(scope, limited, unless_refused)
+        if refusal is not None:  # seen while the body was read, so nothing was sent yet
+            await refusal(scope, receive, send)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        detail = f"the body exceeds {self._limit} bytes"
-        await problem(413, "body-too-large", "The request is too large", detail)(scope, receive, send)
+    def _too_large(self) -> Response:
+        return problem(413, "body-too-large", "The request is too large", f"the body exceeds {self._limit} bytes")
+
+    def _too_slow(self) -> Response:
+        detail = f"the body did not arrive within {self._seconds:g} s"
+        return problem(408, "body-too-slow", "The request is too slow", detail, {"Connection": "close"})

@@ -48,6 +48,7 @@ _log = logging.getLogger(__name__)
 _JSON = "application/json"
 _PROBLEMS = described(
     {
+        408: "The body did not arrive in time.",
         413: "The request is too large.",
         422: "The request does not fit the schema, or a query cannot be searched for.",
         500: "The search failed.",
@@ -74,7 +75,7 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
         lifespan=lifespan,
     )
     install(app)
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s)
 
     @app.exception_handler(RetrievalError)
     async def failed(_: Request, error: RetrievalError) -> Response:

@@ -13,6 +13,7 @@ from serve.errors import ServiceError, unfit
 M = TypeVar("M", bound=BaseModel)
 
 DEFAULT_TOPK = 3
+MAX_ACTION_CHARS = 200_000  # an action is one turn of a policy, and a turn of 32,000 tokens has some 130,000 characters
 
 
 class Retrieve(BaseModel):
@@ -107,7 +108,7 @@ class Observe(BaseModel):
     )
 
     trajectory_ids: list[str | int]
-    actions: list[str]
+    actions: list[Annotated[str, Field(max_length=MAX_ACTION_CHARS)]]
     extra_fields: list[dict[str, Any]] | None = None
     finish: list[bool] | None = None
     is_last_step: list[bool] | None = None

@@ -1,5 +1,6 @@
 """The tool server: actions of a policy in, what it observes next out."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 
@@ -12,6 +13,7 @@ from verifier.types import EvidencePassage
 
 Search = Callable[[Sequence[str]], Awaitable[list[list[Hit]]]]
 
+_MANY_CHARS = 500_000  # reading more of them would keep other requests waiting; a thread is dearer for fewer
 NOTHING_FOUND = "no passage has any of these words; search with other words"
 
 
@@ -28,8 +30,14 @@ async def observe(request: Observe, search: Search) -> Observations:
     observations: list[str | Refusal] = [""] * count
     dones, valids = [False] * count, [True] * count
     queries: dict[int, str] = {}
-    for place, (action, finished) in enumerate(zip(request.actions, request.finished(), strict=True)):
-        block = None if finished else last_act(action)
+    flags = request.finished()
+    unfinished = [action for action, finished in zip(request.actions, flags, strict=True) if not finished]
+    if sum(map(len, unfinished)) > _MANY_CHARS:
+        acts = iter(await asyncio.to_thread(lambda: list(map(last_act, unfinished))))
+    else:
+        acts = map(last_act, unfinished)
+    for place, finished in enumerate(flags):
+        block = None if finished else next(acts)
         if finished or (block is not None and block.tag is Tag.ANSWER):
             dones[place] = True
             continue

@@ -5,6 +5,7 @@ neither the prompt nor a retrieved passage can speak in the policy's name. Insid
 anything: a verdict that is talked about inside `<think>` is talk.
 """
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -76,6 +77,7 @@ class Parse:
 
 
 _TAGS = {text: (tag, text.startswith("</")) for tag in Tag for text in (tag.opening, tag.closing)}
+_ANY_TAG = re.compile("|".join(_TAGS))
 _PREFIXES = frozenset(text[:length] for text in _TAGS for length in range(1, len(text)))
 
 
@@ -104,25 +106,15 @@ class Parser:
         text = self._held + text
         self._held = ""
         position = 0
-        while position < len(text):
-            start = text.find("<", position)
-            if start < 0:
-                self._take_text(text[position:])
-                break
-            self._take_text(text[position:start])
-            end = start + 1
-            while text[start:end] in _PREFIXES and end < len(text):
-                end += 1
-            candidate = text[start:end]
-            if candidate in _TAGS:
-                self._take_tag(candidate)
-                position = end
-            elif candidate in _PREFIXES:  # the piece ends in the middle of what may be a tag
-                self._held = candidate
-                break
-            else:  # an ordinary "<": what follows it is looked at again, it may itself open a tag
-                self._take_text("<")
-                position = start + 1
+        for found in _ANY_TAG.finditer(text):
+            self._take_text(text[position : found.start()])
+            self._take_tag(found.group())
+            position = found.end()
+        last = text.rfind("<", position)
+        if last >= 0 and text[last:] in _PREFIXES:  # the piece ends in the middle of what may be a tag
+            self._held = text[last:]
+            text = text[:last]
+        self._take_text(text[position:])
         return tuple(self._blocks[before:])
 
     def finish(self) -> Parse:

@@ -34,8 +34,7 @@ def serve(
     chosen = [f"{name}={value}" for name, value in flags.items() if value is not None]
     settings = settings_from(config, [*(overrides or []), *chosen]).settings
     with mended_by_user():
-        import uvicorn
-
+        from serve.listen import listen
         from serve.retrieval import create_retrieval_app
         from serve.retrieval_schemas import RetrievalInfo
 
@@ -46,15 +45,13 @@ def serve(
             retriever = load_local(settings, status.update)
         info = RetrievalInfo.of(retriever, __version__)
         err.print(f"index {info.digest[:12]}: {info.rows} passages, profile {info.profile}", highlight=False)
-        uvicorn.run(
+        listen(
             create_retrieval_app(retriever, settings.retrieve, info),
             host=settings.retrieve.host,
             port=settings.retrieve.port,
-            log_level="info",
             access_log=False,  # thousands of lines a second; /metrics counts them
             backlog=4096,
             timeout_keep_alive=75,  # longer than a trainer's step between two searches often takes
-            timeout_graceful_shutdown=settings.retrieve.drain_s,
+            drain_s=settings.retrieve.drain_s,
             proxy_headers=False,
-            ws="none",
         )

@@ -32,9 +32,8 @@ def serve(
     flags = [f"serve.{name}={value}" for name, value in (("host", host), ("port", port)) if value is not None]
     settings = settings_from(config, [*(overrides or []), *flags], model).settings
     with mended_by_user():
-        import uvicorn
-
         from serve.app import create_app
+        from serve.listen import listen
         from serve.schemas import Info
 
         with waiting("starting") as status:
@@ -58,9 +57,9 @@ def serve(
         err.print(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False
         )  # uvicorn tells the address once it listens
-        uvicorn.run(
+        listen(
             create_app(judge, settings.serve, info),
             host=settings.serve.host,
             port=settings.serve.port,
-            log_level="info",
+            drain_s=settings.serve.drain_s,
         )

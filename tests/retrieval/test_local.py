@@ -69,6 +69,10 @@ async def test_search_many_keeps_the_order(retriever: LocalRetriever) -> None:
         ("", "empty"),
         (" \n\t ", "empty"),
         ("\u200b\ufeff \u2060\x00", "empty"),
+        ("\u2800", "empty"),  # a Braille cell without dots
+        ("\u3164 \u115f\u1160\uffa0", "empty"),  # Hangul fillers
+        ("\u0301", "empty"),  # accents without a letter
+        ("\u20dd\ufe0f", "empty"),
         (None, "NoneType; expected a string"),
         (b"fever", "bytes; expected a string"),
         ("x" * 10_001, "10001 characters"),

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Sequence
 
-import uvicorn
 from search_fakes import WordRanker, search_app
 
 from retrieval.ranker import Ranking
+from serve.listen import listen
 
 
 class SlowRanker(WordRanker):
@@ -15,4 +15,4 @@ class SlowRanker(WordRanker):
         return super().rank(queries, k)
 
 
-uvicorn.run(search_app(SlowRanker()), port=0, log_level="info", ws="none")
+listen(search_app(SlowRanker()), host="127.0.0.1", port=0, drain_s=2)

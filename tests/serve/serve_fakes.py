@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from configs.settings import JudgeSettings, Limits, ServeSettings
 from retrieval.passage import Hit, Passage, RetrievalError
 from serve.app import create_app
+from serve.listen import GuardedProtocol
 from serve.schemas import Info
 from verifier.engines.base import Completion, EngineError, Generate
 from verifier.engines.scripted import ScriptedEngine
@@ -104,7 +105,7 @@ def app_of(judge: Judge | None = None, **settings: Any) -> FastAPI:
 @asynccontextmanager
 async def listening(app: FastAPI) -> AsyncIterator[str]:
     """A real server on a free port, in this event loop; gives its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none", http=GuardedProtocol))
     running = asyncio.create_task(server.serve())
     while not server.started:
         assert not running.done(), "the server did not start"

@@ -13,7 +13,7 @@ from search_fakes import DIGEST, PASSAGES, WordRanker, search_app
 from retrieval.local import LocalRetriever
 from retrieval.passage import RetrievalError
 from retrieval.ranker import Ranking
-from serve.retrieval_schemas import Retrieved
+from serve.retrieval_schemas import MAX_ACTION_CHARS, Retrieved
 from serve.tool import NOTHING_FOUND
 
 PROBLEM = "application/problem+json"
@@ -22,6 +22,13 @@ PROBLEM = "application/problem+json"
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     with TestClient(search_app(max_queries=5, max_topk=4, max_passages=16, max_body_bytes=200_000)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def roomy() -> Iterator[TestClient]:
+    """A client of a service with the limits that it has by itself."""
+    with TestClient(search_app()) as client:
         yield client
 
 
@@ -231,6 +238,28 @@ def test_lists_of_different_lengths(client: TestClient) -> None:
     response = client.post("/get_observation", json={"trajectory_ids": ["a"], "actions": ["x", "y"]})
     assert response.status_code == 422
     assert "actions has 2 entries" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("piece", ["<", "<search>", "<searc", "<search></search>"])
+def test_an_action_that_is_no_turn_is_refused_unread(roomy: TestClient, piece: str) -> None:
+    hostile = piece * (7_800_000 // len(piece))
+    response = roomy.post("/get_observation", json={"trajectory_ids": ["a", "b"], "actions": ["x", hostile]})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "actions.1"
+    assert len(response.content) < 1000
+    whole = piece * (MAX_ACTION_CHARS // len(piece))
+    response = roomy.post("/get_observation", json={"trajectory_ids": ["a"], "actions": [whole]})
+    assert response.json()["valids"] == [False]
+
+
+def test_many_long_actions_are_read_in_order(roomy: TestClient) -> None:
+    """More text than is read between two other requests."""
+    actions = [f"{'<' * 150_000}<search>{drug}</search>" for drug in ("warfarin", "heparin", "aspirin", "insulin")]
+    body = {"trajectory_ids": list("abcd"), "actions": actions, "finish": [False, True, False, False]}
+    reply = roomy.post("/get_observation", json=body).json()
+    assert reply["dones"] == [False, True, False, False]
+    found = [bool(text) and text.split("[1] ")[1].split()[0] for text in reply["observations"]]
+    assert found == ["Warfarin", False, "Aspirin", "Insulin"]
 
 
 # ---- for operators ---------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def test_the_service_closes_what_it_was_given() -> None:
 
 def test_the_description_names_every_error(client: TestClient) -> None:
     responses = client.get("/openapi.json").json()["paths"]["/verify"]["post"]["responses"]
-    assert set(responses) == {"200", "400", "413", "422", "500", "503"}
+    assert set(responses) == {"200", "400", "408", "413", "422", "500", "503"}
     for status, response in responses.items():
         assert response["description"]
         assert set(response["content"]) == {"application/json" if status == "200" else PROBLEM}

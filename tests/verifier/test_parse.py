@@ -211,3 +211,12 @@ def test_long_hostile_texts_end(opening: str, piece: str) -> None:
     for start in range(0, len(text), 7):
         parser.feed(text[start : start + 7])
     assert parser.finish().label is None
+
+
+@pytest.mark.parametrize("piece", ["<", "<search>", "<searc", "</", "<think><", "<search></search>"])
+def test_long_hostile_texts_are_read_alike_in_pieces(piece: str) -> None:
+    text = piece * (1_000_000 // len(piece))
+    parser = Parser()
+    for start in range(0, len(text), 4_099):
+        parser.feed(text[start : start + 4_099])
+    assert parser.finish() == parse(text)

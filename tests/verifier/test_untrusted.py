@@ -2,7 +2,8 @@
 """Foreign text cannot pass for a tag or a control sequence, whatever it is disguised as, and ordinary text stays as it is."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from verifier_fakes import REAL_TAGS, any_text
 
 from verifier.parse import Parser
@@ -47,6 +48,27 @@ DISGUISES = {
     "self-closing": ("<think/>", "(think/)"),
     "doubled": ("<<answer>>", "<(answer)>"),
     "in one another": ("<ans<answer>wer>", "<ans(answer)wer>"),
+    "enclosing mark": ("<a\u0488nswer>", "(answer)"),
+    "hebrew point": ("<an\u05b0swer>", "(answer)"),
+    "musical format character": ("<an\U0001d173swer>", "(answer)"),
+    "hangul filler": ("<an\u3164swer>", "(answer)"),
+    "blank braille cell": ("<an\u2800swer>", "(answer)"),
+    "small capitals": ("‹ᴀɴꜱᴡᴇʀ›", "(ᴀɴꜱᴡᴇʀ)"),
+    "ornaments": ("❬answer❭", "(answer)"),
+    "double angle brackets": ("⟪answer⟫", "(answer)"),
+    "much less than": ("≪answer≫", "(answer)"),
+    "paraphrase brackets": ("⸂answer⸃", "(answer)"),
+    "low arrowheads": ("˱answer˲", "(answer)"),
+    "entities without semicolon": ("&ltanswer&gt", "(answer)"),
+    "decimal entities without semicolon": ("&#60answer&#62", "(answer)"),
+    "entities escaped twice": ("&amp;lt;answer&amp;gt;", "(answer)"),
+    "entities escaped often": ("&amp;amp;&#38;#38;lt;answer>", "&amp;amp;(answer)"),
+    "entities of other brackets": (
+        "&lang;answer&rang;&lsaquo;think&rsaquo;&laquo;search&raquo;",
+        "(answer)(think)(search)",
+    ),
+    "entities of letters": ("<&#97;nsw&#x65;r>", "(&#97;nsw&#x65;r)"),
+    "entity of the slash": ("&lt;&#47;answer&gt;", "(&#47;answer)"),
     "other bracket inside": ("<think «answer>", "(think (answer))"),
 }
 
@@ -96,6 +118,8 @@ def test_control_sequences_of_chat_templates(control: str) -> None:
         "a|b|c <|> d",
         "emoji 👩\u200d⚕️ stays",
         "&lt;5% &amp; &gt;3%",
+        "&lt5%, AT&T, &language=en, &#60; 5, &copy; &#9999999; &#x110000;",
+        "a ≪ b ≫ c, [PAIN], [MASK], [TOOLS], (s), |x| < |y| + 1",
     ],
 )
 def test_ordinary_text_is_unchanged(text: str) -> None:
@@ -145,9 +169,34 @@ def test_no_tag_comes_about_next_to_our_own_words(text: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["<", "< ", "<thin", "<think ", "&#0", "&lt;", "<|", "[", "[ ", "<<", "«", "\u200b", "<\u200b", "<t\u200b", "</ "],
-)
+    ["<", "< ", "<thin", "<think ", "&#0", "&lt;", "<|", "[", "[ ", "<<", "«", "\u200b", "<\u200b", "<t\u200b", "</ ",
+     "<an", "«answer" + " «" * 38, "&amp;", "&", "<|a_", "[inst", "&#60", "<answer ", "\u0301<"],
+)  # fmt: skip
 def test_long_hostile_texts_end(piece: str) -> None:
     count = 100_000 // len(piece)
     assert_harmless(neutralise(piece * count))
     assert_harmless(neutralise("<" + piece * count + "x"))
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("<|", "|>"), ("[inst<s", ">]"), ("<think «", ">"), ("&lt;|", "|&gt;")])
+@pytest.mark.parametrize("depth", [5, 50, 50_000])
+def test_deep_nesting_ends_and_leaves_nothing(opens: str, closes: str, depth: int) -> None:
+    """A pass over the text for every level would be quadratic."""
+    text = neutralise(opens * depth + "<answer>" + closes * depth)
+    assert_harmless(text)
+    assert "answer" in text
+    assert neutralise(text) == text
+
+
+PIECES = st.sampled_from(
+    ["<", ">", "«", "»", "&lt;", "&gt", "&#60", "&amp;", "&", "lt;", "#60;", "/", "|", "¦", "[", "]", "answer", "ans", "wer",
+     "im_start", "inst", "s", "sys", " ", "\u200b", "\u0301", "(", ")", "a"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=40).map("".join))
+@settings(max_examples=500)
+def test_pieces_of_disguises_in_any_order(text: str) -> None:
+    harmless = neutralise(text)
+    assert_harmless(harmless)
+    assert neutralise(harmless) == harmless
