@@ -7,15 +7,18 @@ what a judge was shown must be what its id says.
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, count
 from math import isfinite
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, NoReturn, Self
 
 import httpx2
 from pydantic import ValidationError
 
+from retrieval.answers import Answer, ask
 from retrieval.local import check_query
+from retrieval.normalize import is_seen
 from retrieval.passage import (
     DeadlineError,
     Hit,
@@ -32,6 +35,7 @@ _BUSY = 503
 _RETRIED = frozenset({500, 502, _BUSY, 504})
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 10.0
 _CONNECTIONS = 256
+_MOST_BYTES, _PASSAGE_BYTES = 64 * 2**20, 64 * 2**10  # of an answer, and for each passage if there are many
 
 
 class RemoteRetriever:
@@ -56,27 +60,21 @@ class RemoteRetriever:
     def connect(cls, url: str, *, timeout_s: float = 30.0, retries: int = 5) -> Self:
         """Ask the server which index it holds, again and again where a search would be tried again. Blocks.
 
+        Args:
+            url: as for `RemoteRetriever`.
+            timeout_s: for all of this, and later for each search.
+            retries: as for `RemoteRetriever`.
+
         Raises:
-            UnavailableError: it does not answer, or not as a retrieval server does.
+            UnavailableError: it does not answer in time, or not as a retrieval server does.
         """
-        address, ends = url.rstrip("/") + "/info", monotonic() + timeout_s
-        for attempt in count(1):
-            try:
-                reply = httpx2.get(address, timeout=max(ends - monotonic(), 0.001))
-                digest = reply.raise_for_status().json()["digest"]
-                if not isinstance(digest, str):
-                    raise TypeError(f"digest is {digest!r}")
-                break
-            except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
-                lost = isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.UnsupportedProtocol)
-                passing, wait_s = lost, _wait(attempt)
-                if isinstance(error, httpx2.HTTPStatusError):
-                    passing, wait_s = reply.status_code in _RETRIED, _wait(attempt, _retry_after(reply.headers))
-                if not passing or attempt > retries or monotonic() + wait_s >= ends:
-                    raise UnavailableError(
-                        f"{address} does not tell which index it holds ({error!r}); start one with `medverify retrieve serve`"
-                    ) from error
-            sleep(wait_s)
+        # In a thread of its own, because the caller's may run an event loop. Only a loop can end a wait at any moment: a
+        # server that sends a byte now and then would keep a blocking read waiting for ever.
+        pool = ThreadPoolExecutor(1)
+        try:
+            digest = pool.submit(asyncio.run, _held(url, timeout_s, retries)).result()
+        finally:
+            pool.shutdown(wait=False)
         return cls(url, digest, timeout_s=timeout_s, retries=retries)
 
     @property
@@ -123,9 +121,7 @@ class RemoteRetriever:
             await self._client.aclose()
         self._client = None
 
-    async def _ask(
-        self, queries: list[str], k: int, allowed_s: float, failures: list[RetrievalError]
-    ) -> httpx2.Response:
+    async def _ask(self, queries: list[str], k: int, allowed_s: float, failures: list[RetrievalError]) -> Answer:
         """One request, tried again after a lost connection or a passing trouble, with longer and longer random waits.
 
         Args:
@@ -136,6 +132,7 @@ class RemoteRetriever:
             RetrievalError: the last failure, once there are no more tries.
         """
         client, ends, asked_s = self._connected(), monotonic() + allowed_s, 0.0
+        most = max(_MOST_BYTES, len(queries) * k * _PASSAGE_BYTES)
         for attempt in range(self._retries + 1):
             if attempt:
                 wait_s = _wait(attempt, asked_s)
@@ -150,12 +147,12 @@ class RemoteRetriever:
                 "partial": False,
             }
             try:
-                reply = await client.post("/retrieve", json=body)
+                reply = await ask(client, "POST", "/retrieve", most=most, body=body)
             except httpx2.TransportError as error:
                 failures.append(UnavailableError(f"{self._url}: {type(error).__name__}: {error}"))
                 asked_s = 0.0
                 continue
-            if reply.status_code not in _RETRIED:
+            if reply.status not in _RETRIED:
                 return reply
             failures.append(self._passing(reply))
             asked_s = _retry_after(reply.headers)
@@ -163,15 +160,15 @@ class RemoteRetriever:
         failure.args = (f"{failure}; asked {self._retries + 1} times",)
         raise failure
 
-    def _passing(self, reply: httpx2.Response) -> RetrievalError:
+    def _passing(self, reply: Answer) -> RetrievalError:
         """What a status means that may be another one soon."""
-        message = f"{self._url}: {_described(reply)}"
-        if reply.status_code == _BUSY:
+        message = f"{self._url}: {reply.described()}"
+        if reply.status == _BUSY:
             try:
                 fields = reply.json()
                 kind = fields["type"].removeprefix("urn:medverify:problem:")
                 if kind == "rows-missing":
-                    return PartialAnswerError(message, fields["missing_rows"], [])
+                    return PartialAnswerError(message, _rows(fields["missing_rows"]), [])
             except (ValueError, KeyError, TypeError, AttributeError):
                 kind = ""  # another server's, or a proxy's
             match kind:
@@ -181,10 +178,10 @@ class RemoteRetriever:
                     return UnavailableError(message)
                 case _:
                     return OverloadedError(message, _retry_after(reply.headers))
-        return UnavailableError(message) if reply.status_code in (502, 504) else RetrievalError(message)
+        return UnavailableError(message) if reply.status in (502, 504) else RetrievalError(message)
 
-    def _read(self, reply: httpx2.Response, count: int, k: int) -> list[list[Hit]]:
-        if reply.status_code != 200:
+    def _read(self, reply: Answer, count: int, k: int) -> list[list[Hit]]:
+        if reply.status != 200:
             self._refuse(reply)
         found = reply.headers.get("X-Index-Digest")
         if found is None:
@@ -200,11 +197,11 @@ class RemoteRetriever:
         try:
             body = reply.json()
             result, partial = body["result"], body.get("partial", False)
+            missing = _rows(body["missing_rows"]) if partial and "missing_rows" in body else ()
             hits = [[_hit(entry, rank) for rank, entry in enumerate(entries, start=1)] for entries in result]
-        except (ValueError, KeyError, TypeError, ValidationError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
             raise RetrievalError(f"{self._url}: the answer cannot be read: {error!r:.300}") from error
         if partial:
-            missing = body.get("missing_rows", ())
             raise PartialAnswerError(f"{self._url}: the answer is without the rows {missing}", missing, hits)
         if len(hits) != count or not all(hits):
             raise RetrievalError(
@@ -212,14 +209,16 @@ class RemoteRetriever:
             )
         if (most := max(map(len, hits), default=0)) > k:
             raise RetrievalError(f"{self._url}: {k} passages were asked for and {most} came")
+        if (blank := next((hit for hit in chain(*hits) if not is_seen(hit.passage.text)), None)) is not None:
+            raise RetrievalError(f"{self._url}: passage {blank.passage.id!r:.80} has no text that can be seen")
         scores = [[hit.score for hit in found] for found in hits]
         if not all(map(isfinite, chain(*scores))) or any(marks != sorted(marks, reverse=True) for marks in scores):
             raise RetrievalError(f"{self._url}: the passages are not ordered by their scores")
         return hits
 
-    def _refuse(self, reply: httpx2.Response) -> NoReturn:
-        message = f"{self._url}: {_described(reply)}"
-        raise (QueryError if reply.status_code == 422 else RetrievalError)(message)
+    def _refuse(self, reply: Answer) -> NoReturn:
+        message = f"{self._url}: {reply.described()}"
+        raise (QueryError if reply.status == 422 else RetrievalError)(message)
 
     def _connected(self) -> httpx2.AsyncClient:
         """The client of the running event loop; connections cannot move from one loop to another."""
@@ -232,17 +231,48 @@ class RemoteRetriever:
         return self._client
 
 
+async def _held(url: str, timeout_s: float, retries: int) -> str:
+    """The digest of the index that a server holds; `RemoteRetriever.connect` says more."""
+    address, ends = url.rstrip("/") + "/info", monotonic() + timeout_s
+    last: Exception | None = None
+    try:
+        async with asyncio.timeout(timeout_s), httpx2.AsyncClient(timeout=None) as client:
+            for attempt in count(1):
+                passing, asked_s = False, 0.0
+                try:
+                    reply = await ask(client, "GET", address, most=_MOST_BYTES)
+                    if reply.status != 200:
+                        passing, asked_s = reply.status in _RETRIED, _retry_after(reply.headers)
+                        raise UnavailableError(reply.described())
+                    digest = reply.json()["digest"]
+                    if not isinstance(digest, str):
+                        raise TypeError(f"digest is {digest!r:.80}")
+                    return digest
+                except httpx2.TransportError as error:
+                    last, passing = error, not isinstance(error, httpx2.UnsupportedProtocol)
+                except (RetrievalError, ValueError, KeyError, TypeError) as error:
+                    last = error
+                wait_s = _wait(attempt, asked_s)
+                if not passing or attempt > retries or monotonic() + wait_s >= ends:
+                    break
+                await asyncio.sleep(wait_s)
+    except TimeoutError:
+        last = last or TimeoutError(f"no answer within {timeout_s:g} s")
+    raise UnavailableError(
+        f"{address} does not tell which index it holds ({last!r:.300}); start one with `medverify retrieve serve`"
+    ) from last
+
+
 def _hit(entry: Mapping[str, Any], rank: int) -> Hit:
     return Hit(passage=Passage.model_validate(entry["document"]), score=entry["score"], rank=rank)
 
 
-def _described(reply: httpx2.Response) -> str:
-    """Status, and the problem's own words if it is one."""
-    try:
-        detail = reply.json()["detail"]
-    except (ValueError, KeyError, TypeError):
-        detail = reply.text
-    return f"HTTP {reply.status_code}: {detail!s:.300}"
+def _rows(found: Any) -> tuple[tuple[int, int], ...]:
+    """Ranges of rows; a ValueError or TypeError if they are none."""
+    ranges = tuple((start, stop) for start, stop in found)
+    if not all(type(border) is int for border in chain(*ranges)):
+        raise TypeError(f"missing_rows is {found!r:.80}")
+    return ranges
 
 
 def _wait(attempt: int, asked_s: float = 0.0) -> float:
