@@ -7,7 +7,10 @@ from its content alone, the file comes out as if nothing had happened.
 
 import fcntl
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import FileIO
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,7 +24,11 @@ _LINE_START = b'{"id":'
 _OUTAGES = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
 
 
-class ResumeError(Exception):
+class OutputError(Exception):
+    """The output file cannot be used, or not any more; the message says why and what to do."""
+
+
+class ResumeError(OutputError):
     """The output file does not belong to this run; the message says why and what to do."""
 
 
@@ -43,10 +50,16 @@ class Journal:
         """Make the file if need be, and keep other runs off it.
 
         Raises:
+            OutputError: it is no regular file, such as a device or a pipe: those cannot be read again and continued.
             ResumeError: another run is writing to it.
             OSError: it cannot be written; better told now than after the first wave.
         """
-        self._file = self.path.open("ab")
+        if self.path.exists() and not self.path.is_file():  # looked at first: to open a pipe waits for its reader
+            raise OutputError(
+                f"{self.path} is not a regular file, so no run can be continued in it. Name another with -o; "
+                "`medverify verify --json` without -o writes to standard output"
+            )
+        self._file = self.path.open("ab", buffering=0)  # else what could not be written is tried once more on closing
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -63,11 +76,17 @@ class Journal:
         """Read what is there, cut off what is not a complete wave, and return the judgments that stay.
 
         With `retry_failed` the run goes back to the first wave in which a case was not judged for reasons outside the
-        judge: an outage, a deadline. What was there is kept beside the file, as `NAME.before-retry`.
+        judge: an outage, a deadline. What was there is kept beside the file, as `NAME.before-retry`, or with the next free
+        number behind it.
 
         Raises:
             ResumeError: the file holds something other than the beginning of this run.
+            OutputError: it cannot be read, cut or copied; it is as it was.
         """
+        with self._told():
+            return self._resume(judge, cases, retry_failed=retry_failed)
+
+    def _resume(self, judge: Judge, cases: Sequence[Case], *, retry_failed: bool) -> list[Judgment]:
         data = self.path.read_bytes()
         lines = data.split(b"\n")[:-1]  # the last piece is empty, or a line that was cut short
         judgments = [self._parse(number, line) for number, line in enumerate(lines, start=1)]
@@ -97,16 +116,46 @@ class Journal:
         ):
             kept = first // size * size
             # The judgments after it are made again, the same as before; until then they stay here.
-            self.path.with_name(f"{self.path.name}.before-retry").write_bytes(data)
+            self._keep(data)
         self._file.truncate(sum(len(line) + 1 for line in lines[:kept]))
         os.fsync(self._file.fileno())
         return judgments[:kept]
 
     def append(self, wave: Sequence[Judgment]) -> None:
-        """Add a wave; it is on the disk when this returns."""
-        self._file.write(b"".join(to_line(judgment) for judgment in wave))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Add a wave; it is on the disk when this returns.
+
+        Raises:
+            OutputError: it cannot be written, as on a full disk. What was there before stays.
+        """
+        with self._told():
+            _write(self._file, b"".join(to_line(judgment) for judgment in wave))
+
+    def _keep(self, data: bytes) -> None:
+        """Put a copy beside the file, under a name that is free."""
+        for number in count(1):
+            copy = self.path.with_name(f"{self.path.name}.before-retry{f'-{number}' if number > 1 else ''}")
+            try:
+                file = copy.open("xb", buffering=0)
+            except FileExistsError:
+                continue
+            with file:
+                try:
+                    _write(file, data)
+                except OSError:
+                    copy.unlink()
+                    raise
+            return
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Faults of the disk as messages."""
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(
+                f"{self.path}: {error.strerror or error}. Mend that (free space, if the disk is full) and run the same "
+                "command again: the waves that are in the file are not lost"
+            ) from error
 
     def _parse(self, number: int, line: bytes) -> Judgment:
         try:
@@ -123,6 +172,19 @@ class Journal:
 def _same(one: float | None, other: float | None) -> bool:
     """Whether two probabilities are the same but for the last bits of a logarithm."""
     return one == other if one is None or other is None else abs(one - other) < 1e-9
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    """Append all of it to the disk, or, where the disk lets us, nothing."""
+    before, rest = os.fstat(file.fileno()).st_size, memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):  # then resuming cuts it off
+            file.truncate(before)
+        raise
 
 
 def to_line(judgment: Judgment) -> bytes:

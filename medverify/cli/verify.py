@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from configs.settings import Settings
 from eval.cases import BadLine, read_cases
 from eval.packs import PackError, read_pack
-from eval.run import Journal, ResumeError, judge_waves, to_line
+from eval.run import Journal, OutputError, judge_waves, to_line
 from medverify.cli.common import (
     BAD_INPUT,
     NOT_JUDGED,
@@ -104,7 +104,7 @@ def _judge(
     with ExitStack() as stack:
         try:
             journal = stack.enter_context(Journal(output)) if output else None
-        except (ResumeError, OSError) as error:
+        except (OutputError, OSError) as error:
             fail(str(error))
         with mended_by_user(), waiting("starting") as status:
             quiet_libraries()
@@ -113,10 +113,10 @@ def _judge(
             judge = load_judge(settings, status.update, reproducible=True)
         try:
             done = journal.resume(judge, cases, retry_failed=retry_failed) if journal else []
-        except ResumeError as error:
+            with mended_by_user():
+                return asyncio.run(_judge_rest(judge, cases, done, journal, as_json=as_json))
+        except OutputError as error:
             fail(str(error))
-        with mended_by_user():
-            return asyncio.run(_judge_rest(judge, cases, done, journal, as_json=as_json))
 
 
 async def _judge_rest(
