@@ -196,7 +196,12 @@ def _describe(location: tuple[int | str, ...], value: Any, message: str, origins
     key = ".".join(map(str, location))
     reason = message[:1].lower() + message[1:]
     # A check of a whole section has no single value or origin.
-    return f"{origins[key]}: {key} = {value!r}: {reason}" if key in FIELDS else f"{key}: {reason}"
+    return f"{origins[key]}: {key} = {_short(value)}: {reason}" if key in FIELDS else f"{key}: {reason}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,12 +2,20 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 
-class ResumeError(Exception):
+class OutputError(Exception):
+    """The output file cannot be used, or not any more; the message says why and what to do."""
+
+
+class ResumeError(OutputError):
     """The output file does not belong to this run; the message says why and what to do."""
 
 
@@ -21,10 +29,15 @@ class AppendedFile:
         """Make the file if need be, and keep other runs off it.
 
         Raises:
+            OutputError: it is no regular file, such as a device or a pipe: those cannot be read again and continued.
             ResumeError: another run is writing to it.
             OSError: it cannot be written; better told now than after the first wave.
         """
-        self._file = self.path.open("ab")
+        if self.path.exists() and not self.path.is_file():  # looked at first: to open a pipe waits for its reader
+            raise OutputError(
+                f"{self.path} is not a regular file, so no run can be continued in it. Name another with -o"
+            )
+        self._file = self.path.open("ab", buffering=0)  # else what could not be written is tried once more on closing
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -38,17 +51,63 @@ class AppendedFile:
         self._file.close()
 
     def add(self, data: bytes, *, sync: bool = True) -> None:
-        """Write at the end. Without `sync` a process that dies loses nothing, a machine that stops may."""
-        self._file.write(data)
-        self._file.flush()
-        if sync:
-            self.sync()
+        """Write at the end. Without `sync` a process that dies loses nothing, a machine that stops may.
+
+        Raises:
+            OutputError: it cannot be written, as on a full disk. What was there before stays.
+        """
+        with self.told():
+            _write(self._file, data, sync=sync)
 
     def sync(self) -> None:
-        """Wait until everything has reached the disk."""
-        os.fsync(self._file.fileno())
+        """Wait until everything has reached the disk; raises as `add`."""
+        with self.told():
+            os.fsync(self._file.fileno())
 
     def cut(self, size: int) -> None:
-        """Keep the first `size` bytes."""
-        self._file.truncate(size)
-        self.sync()
+        """Keep the first `size` bytes; raises as `add`."""
+        with self.told():
+            self._file.truncate(size)
+            os.fsync(self._file.fileno())
+
+    def keep_copy(self, data: bytes, ending: str) -> None:
+        """Put data beside the file, as NAME.ENDING or with the next free number behind it; raises as `add`."""
+        with self.told():
+            for number in count(1):
+                copy = self.path.with_name(f"{self.path.name}.{ending}{f'-{number}' if number > 1 else ''}")
+                try:
+                    file = copy.open("xb", buffering=0)
+                except FileExistsError:
+                    continue
+                with file:
+                    try:
+                        _write(file, data)
+                    except OSError:
+                        copy.unlink()
+                        raise
+                return
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Faults of the disk as messages."""
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(
+                f"{self.path}: {error.strerror or error}. Mend that (free space, if the disk is full) and run the same "
+                "command again: what is in the file is not lost"
+            ) from error
+
+
+def _write(file: FileIO, data: bytes, *, sync: bool = True) -> None:
+    """Append all of it, or, where the disk lets us, nothing."""
+    before, rest = os.fstat(file.fileno()).st_size, memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        if sync:
+            os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):  # then resuming cuts it off
+            file.truncate(before)
+        raise

@@ -5,16 +5,17 @@ id, document id and grade between tabs.
 """
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from configs import strict_json
 from retrieval.clean import likeness
 from retrieval.passage import Passage, SourceError
 from retrieval.sources import read
+from retrieval.sources.json_lines import bounded_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def _queries(path: Path) -> dict[str, str]:
     for number, line in _lines(path):
         where = f"{path}, line {number}"
         try:
-            record = json.loads(line)
+            record = strict_json.parse(line)
         except ValueError as error:
             raise SourceError(f"{where}: expected a JSON object in UTF-8: {error}") from error
         if not isinstance(record, dict):
@@ -138,6 +139,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Lines that are not blank, numbered from 1."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
+            yield from (
+                (number, line) for number, line in enumerate(bounded_lines(file, path), start=1) if line.strip()
+            )
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error

@@ -1,6 +1,7 @@
 """Reading cases from files: JSON or JSONL, every fault named by line and field, good lines kept."""
 
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,14 @@ from pydantic import ValidationError
 from verifier.types import Case, field_as_written
 
 EXPECTED = '{"id": "…", "question": "…", "options": {"A": "…"} (optional), "trace": "…" or ["step", …]}'
+
+
+_MOST_UNPACKED = 2**30  # about 200,000 cases; a few megabytes of gzip can unpack to more than there is memory
+_PIECE = 2**20
+
+
+class _TooLargeError(Exception):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,9 @@ def read_cases(file: Path | IO[bytes]) -> Iterator[Case | BadLine]:
     seen: dict[str, int] = {}
     try:
         data = _read(file)
+    except _TooLargeError as error:
+        yield BadLine(1, (str(error),))
+        return
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         yield BadLine(1, (f"a damaged gzip file: {error}",))
         return
@@ -51,8 +63,18 @@ def read_cases(file: Path | IO[bytes]) -> Iterator[Case | BadLine]:
 
 def _read(file: Path | IO[bytes]) -> bytes:
     data = file.read_bytes() if isinstance(file, Path) else file.read()
-    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    data = _unpacked(data) if data[:2] == b"\x1f\x8b" else data
     return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _unpacked(data: bytes) -> bytes:
+    unpacked = bytearray()
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        while piece := file.read(_PIECE):
+            unpacked += piece
+            if len(unpacked) > _MOST_UNPACKED:
+                raise _TooLargeError(f"unpacks to more than {_MOST_UNPACKED} bytes; split it into several files")
+    return bytes(unpacked)
 
 
 def _array(data: bytes) -> list[Any] | None:

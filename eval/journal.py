@@ -45,12 +45,14 @@ class Journal(AppendedFile, Generic[Line]):
             wave: lines that are made together.
             mismatch: why the line at an index is none of this run's, or None.
             retried: whether a line is to be made again. The run goes back to the wave of the first such line; what was there
-                is kept beside the file, as `NAME.before-retry`.
+                is kept beside the file, as `NAME.before-retry`, or with the next free number behind it.
 
         Raises:
             ResumeError: the file holds something other than the beginning of this run.
+            OutputError: it cannot be read, cut or copied; it is as it was.
         """
-        data = self.path.read_bytes()
+        with self.told():
+            data = self.path.read_bytes()
         raw = data.split(b"\n")[:-1]  # the last piece is empty, or a line that was cut short
         lines = [self._parse(number, line) for number, line in enumerate(raw, start=1)]
         if len(lines) > total:
@@ -65,7 +67,7 @@ class Journal(AppendedFile, Generic[Line]):
         if (first := next((index for index, line in enumerate(lines) if retried(line)), None)) is not None:
             kept = first // wave * wave
             # The lines after it are made again, the same as before; until then they stay here.
-            self.path.with_name(f"{self.path.name}.before-retry").write_bytes(data)
+            self.keep_copy(data, "before-retry")
         self.cut(sum(len(line) + 1 for line in raw[:kept]))
         return lines[:kept]
 

@@ -71,7 +71,7 @@ async def judge_into(
 
     Raises:
         ResumeError: the file holds something else.
-        OSError: it cannot be written.
+        OutputError, OSError: it cannot be written.
     """
     with Journal(path) as journal:
         judgments = list(journal.resume(judge, cases, retry_failed=retry_failed))

@@ -12,6 +12,8 @@ from typing import IO, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from configs.durable import publish
+from retrieval.passage import SourceError
+from retrieval.sources.json_lines import bounded_lines
 from verifier.types import Case, NonEmpty, OptionKey, Question, Trace
 
 #: What stands in `finish` of a trace that could not be made: such a row is counted by whoever made it and read by nobody.
@@ -131,10 +133,12 @@ def _rows(prefix: Path, part: str, kind: type[_Row]) -> Iterator[_Row]:
     number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):  # noqa: B007 - told in the messages below
+            for number, line in enumerate(bounded_lines(file, path), start=1):  # noqa: B007 - told in the messages below
                 yield kind.model_validate_json(line)
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'line'}: {item['msg']}" for item in error.errors())
         raise PackError(f"{path}, line {number}: {faults}") from error
+    except SourceError as error:
+        raise PackError(str(error)) from error
     except (EOFError, OSError, zlib.error) as error:
         raise PackError(f"{path}, after line {number}: {error}") from error

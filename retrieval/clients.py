@@ -2,14 +2,19 @@
 
 import asyncio
 import random
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from time import monotonic, sleep
+from time import monotonic
 
 import httpx2
+
+from retrieval.answers import ask
+from retrieval.passage import RetrievalError, UnavailableError
 
 PASSING = frozenset({500, 502, 503, 504})  # what may be another status soon
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 10.0
 _CONNECTIONS = 256
+_MOST_BYTES = 2**20  # of what a service says of itself
 
 
 class NotToldError(Exception):
@@ -42,28 +47,47 @@ class LoopClient:
 
 
 def told(url: str, field: str, *, timeout_s: float, retries: int) -> str:
-    """Ask a service's `/info` for a text, again and again where any request would be tried again. Blocks.
+    """Ask a service's `/info` for a text, again and again where any request would be tried again. Blocks up to `timeout_s`.
 
     Raises:
-        NotToldError: it does not answer, or not with that.
+        NotToldError: it does not answer in time, or not with that.
     """
+    # In a thread of its own, because the caller's may run an event loop. Only a loop can end a wait at any moment: a server
+    # that sends a byte now and then would keep a blocking read waiting for ever.
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(asyncio.run, _told(url, field, timeout_s, retries)).result()
+    finally:
+        pool.shutdown(wait=False)
+
+
+async def _told(url: str, field: str, timeout_s: float, retries: int) -> str:
     address, ends = url.rstrip("/") + "/info", monotonic() + timeout_s
-    for attempt in count(1):
-        try:
-            reply = httpx2.get(address, timeout=max(ends - monotonic(), 0.001))
-            value = reply.raise_for_status().json()[field]
-            if not isinstance(value, str):
-                raise TypeError(f"{field} is {value!r}")
-            return value
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
-            lost = isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.UnsupportedProtocol)
-            passing, pause_s = lost, wait_s(attempt)
-            if isinstance(error, httpx2.HTTPStatusError):
-                passing, pause_s = reply.status_code in PASSING, wait_s(attempt, retry_after_s(reply.headers))
-            if not passing or attempt > retries or monotonic() + pause_s >= ends:
-                raise NotToldError(f"{address} does not tell its {field} ({error!r})") from error
-        sleep(pause_s)
-    raise AssertionError("unreachable")
+    last: Exception | None = None
+    try:
+        async with asyncio.timeout(timeout_s), httpx2.AsyncClient(timeout=None) as client:
+            for attempt in count(1):
+                passing, asked_s = False, 0.0
+                try:
+                    reply = await ask(client, "GET", address, most=_MOST_BYTES)
+                    if reply.status != 200:
+                        passing, asked_s = reply.status in PASSING, retry_after_s(reply.headers)
+                        raise UnavailableError(reply.described())
+                    value = reply.json()[field]
+                    if not isinstance(value, str):
+                        raise TypeError(f"{field} is {value!r:.80}")
+                    return value
+                except httpx2.TransportError as error:
+                    last, passing = error, not isinstance(error, httpx2.UnsupportedProtocol)
+                except (RetrievalError, ValueError, KeyError, TypeError) as error:
+                    last = error
+                pause_s = wait_s(attempt, asked_s)
+                if not passing or attempt > retries or monotonic() + pause_s >= ends:
+                    break
+                await asyncio.sleep(pause_s)
+    except TimeoutError:
+        last = last or TimeoutError(f"no answer within {timeout_s:g} s")
+    raise NotToldError(f"{address} does not tell its {field} ({last!r:.300})") from last
 
 
 def wait_s(attempt: int, asked_s: float = 0.0) -> float:
@@ -83,12 +107,3 @@ def retry_after_s(headers: httpx2.Headers) -> float:
         return max(0.0, float(headers.get("Retry-After", 0)))
     except ValueError:
         return 0.0
-
-
-def described(reply: httpx2.Response) -> str:
-    """Status, and the problem's own words if it is one."""
-    try:
-        detail = reply.json()["detail"]
-    except (ValueError, KeyError, TypeError):
-        detail = reply.text
-    return f"HTTP {reply.status_code}: {detail!s:.300}"

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
-from unicodedata import category
 
 from configs.settings import EXACT, Profile
 from retrieval.encoder import Encoder
 from retrieval.manifest import Manifest
+from retrieval.normalize import is_seen
 from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, PartialAnswerError, QueryError
 from retrieval.profiles import open_ranker
 from retrieval.ranker import DenseRanker, MissingRowsError, Ranker, Ranking
@@ -26,8 +26,6 @@ MAX_BATCH = 256  # beyond this a batch would only make its first caller wait
 CACHED_HITS = 50_000  # passages that cached answers may hold together: about 100 MB of text
 CACHED_PASSAGES = 4096  # decoded passages kept by row
 
-_UNSEEN = frozenset({"Cc", "Cf", "Mn", "Me"})  # controls, zero-width characters, accents that sit on a letter
-_BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols by category, drawn as nothing
 
 _Key = tuple[str, str, str, int]  # digest, profile, query, k
 
@@ -294,7 +292,7 @@ def check_query(query: object) -> None:
         raise QueryError(f"the query is {type(query).__name__}; expected a string")
     if len(query) > MAX_QUERY_CHARS:
         raise QueryError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed")
-    if all(char.isspace() or char in _BLANKS or category(char) in _UNSEEN for char in query):
+    if not is_seen(query):
         raise QueryError("the query is empty")
     try:
         query.encode()

@@ -7,15 +7,16 @@ and no host names: building the same index twice gives the same bytes.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from configs import strict_json
 from configs.digest import sha256_file
 from retrieval.encoder_spec import Arithmetic, EncoderSpec
 from retrieval.passage import IndexCorruptError, IndexMismatchError, Passage
-from retrieval.textstore import passage_line
+from retrieval.textstore import OFFSETS_FILE, PASSAGES_FILE, passage_line
 
 MANIFEST_FILE = "manifest.json"
 FORMAT = 2  # of the folder as a whole; `Manifest.format`
@@ -24,6 +25,18 @@ ALWAYS_VERIFIED_BYTES = 64 * 2**20
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 StoredType = Literal["float32", "float16"]
+Count = Annotated[int, Field(ge=0)]
+Option = bool | int | float | str | None
+
+
+def _inside(name: str) -> str:
+    path = PurePosixPath(name)
+    if not path.parts or path.is_absolute() or ".." in path.parts or str(path) != name or not name.isprintable():
+        raise ValueError("expected the name of a file inside the folder of the index")
+    return name
+
+
+FileName = Annotated[str, Field(min_length=1), AfterValidator(_inside)]
 
 
 class _Part(BaseModel):
@@ -33,7 +46,7 @@ class _Part(BaseModel):
 class Corpus(_Part):
     """The passages that an index was built from, before any was cleaned or dropped."""
 
-    counts: Annotated[dict[str, int], Field(description="Passages of each corpus, in the order of their first.")]
+    counts: Annotated[dict[str, Count], Field(description="Passages of each corpus, in the order of their first.")]
     passages: Annotated[int, Field(ge=0)]
     sha256: Annotated[Sha256, Field(description="Over the passages' canonical lines, in order.")]
 
@@ -73,11 +86,12 @@ class FileEntry(_Part):
 class RowRange(_Part):
     """Which rows a vector file holds: `start` up to and without `stop`."""
 
-    file: str
+    file: FileName
     start: Annotated[int, Field(ge=0)]
     stop: Annotated[int, Field(ge=1)]
     longest: Annotated[
-        float | None, Field(ge=0, description="Length of the longest vector as stored; null: not written yet.")
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="Length of the longest vector as stored; null: not written yet."),
     ] = None
 
 
@@ -98,8 +112,8 @@ class Manifest(_Part):
     format: Literal[2] = 2
     created_by: Annotated[str, Field(description="The medverify release that built the index.")]
     corpus: Corpus
-    cleaning: Annotated[dict[str, Any], Field(description="Options of the cleaning.")]
-    dropped: Annotated[dict[str, int], Field(description="Passages left out, per reason.")]
+    cleaning: Annotated[dict[str, Option | list[Option]], Field(description="Options of the cleaning.")]
+    dropped: Annotated[dict[str, Count], Field(description="Passages left out, per reason.")]
     encoder: EncoderSpec
     arithmetic: Annotated[
         Arithmetic | None, Field(description="How the vectors were computed; null: they were given ready.")
@@ -112,7 +126,7 @@ class Manifest(_Part):
     metric: Literal["ip"] = "ip"
     rows: Annotated[int, Field(ge=1)]
     ranges: tuple[RowRange, ...]
-    files: dict[str, FileEntry]
+    files: dict[FileName, FileEntry]
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -121,6 +135,11 @@ class Manifest(_Part):
         borders = [0, *(part.stop for part in self.ranges)]
         if [part.start for part in self.ranges] != borders[:-1] or borders[-1] != self.rows:
             raise ValueError("ranges must cover the rows without gap or overlap")
+        if (
+            any(part.start >= part.stop for part in self.ranges)
+            or len({part.file for part in self.ranges}) < len(borders) - 1
+        ):
+            raise ValueError("ranges must have rows, and each a file of its own")
         return self
 
     @property
@@ -147,7 +166,7 @@ class Manifest(_Part):
         """
         path = folder / MANIFEST_FILE
         try:
-            content = json.loads(path.read_bytes())
+            content = strict_json.parse(path.read_bytes())
             recorded, fields = content["digest"], content["manifest"]
             version = fields["format"]
         except OSError as error:
@@ -160,10 +179,14 @@ class Manifest(_Part):
             )
         try:
             manifest = cls.model_validate(fields)
-        except ValidationError as error:
+            digest = manifest.digest
+        except (ValueError, RecursionError) as error:  # of the model, or of what no JSON in UTF-8 can say
             raise IndexCorruptError(f"{path}: not a manifest: {error}") from error
-        if manifest.digest != recorded:
+        if digest != recorded:
             raise IndexCorruptError(f"{path}: does not match its own digest; rebuild the index")
+        needed = [PASSAGES_FILE, OFFSETS_FILE, *(part.file for part in manifest.ranges)]
+        if missing := [name for name in needed if name not in manifest.files]:  # a plan lists its vectors' files later
+            raise IndexCorruptError(f"{path}: files: {missing[0]} is not listed; rebuild the index")
         return manifest
 
     def check_encoder(self, spec: EncoderSpec) -> None:

@@ -12,6 +12,8 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # soft hyphen, zero-width
 _LINE_END = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
 # A control character becomes a space and not nothing: where one stands for a dash, two numbers must not become one.
 _SPACE = re.compile("[\0-\\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+_UNSEEN = frozenset({"Cc", "Cf", "Mn", "Me"})  # controls, zero-width characters, accents that sit on a letter
+_BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols by category, drawn as nothing
 _SPACES = re.compile(r"[ \t]+")
 _LINE_TAIL = re.compile(r"[ \t]+$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}")
@@ -43,3 +45,8 @@ def _is_plain(text: str) -> bool:
 def bare(text: str) -> str:
     """A normalised text with each run of spaces and line ends as one space: what two copies of a text have in common."""
     return " ".join(text.split())
+
+
+def is_seen(text: str) -> bool:
+    """Whether there is anything in the text but spaces and characters that are not seen."""
+    return any(not (char.isspace() or char in _BLANKS or unicodedata.category(char) in _UNSEEN) for char in text)

@@ -14,8 +14,10 @@ from typing import Any, NoReturn, Self
 import httpx2
 from pydantic import ValidationError
 
-from retrieval.clients import PASSING, LoopClient, NotToldError, described, retry_after_s, told, wait_s
+from retrieval.answers import Answer, ask
+from retrieval.clients import PASSING, LoopClient, NotToldError, retry_after_s, told, wait_s
 from retrieval.local import check_query
+from retrieval.normalize import is_seen
 from retrieval.passage import (
     DeadlineError,
     Hit,
@@ -29,6 +31,7 @@ from retrieval.passage import (
 )
 
 _BUSY = 503
+_MOST_BYTES, _PASSAGE_BYTES = 64 * 2**20, 64 * 2**10  # of an answer, and for each passage if there are many
 
 
 class RemoteRetriever:
@@ -52,8 +55,13 @@ class RemoteRetriever:
     def connect(cls, url: str, *, timeout_s: float = 30.0, retries: int = 5) -> Self:
         """Ask the server which index it holds, again and again where a search would be tried again. Blocks.
 
+        Args:
+            url: as for `RemoteRetriever`.
+            timeout_s: for all of this, and later for each search.
+            retries: as for `RemoteRetriever`.
+
         Raises:
-            UnavailableError: it does not answer, or not as a retrieval server does.
+            UnavailableError: it does not answer in time, or not as a retrieval server does.
         """
         try:
             digest = told(url, "digest", timeout_s=timeout_s, retries=retries)
@@ -103,9 +111,7 @@ class RemoteRetriever:
         """Close the connections. May be called more than once."""
         await self._client.aclose()
 
-    async def _ask(
-        self, queries: list[str], k: int, allowed_s: float, failures: list[RetrievalError]
-    ) -> httpx2.Response:
+    async def _ask(self, queries: list[str], k: int, allowed_s: float, failures: list[RetrievalError]) -> Answer:
         """One request, tried again after a lost connection or a passing trouble, with longer and longer random waits.
 
         Args:
@@ -116,6 +122,7 @@ class RemoteRetriever:
             RetrievalError: the last failure, once there are no more tries.
         """
         client, ends, asked_s = self._client.here(), monotonic() + allowed_s, 0.0
+        most = max(_MOST_BYTES, len(queries) * k * _PASSAGE_BYTES)
         for attempt in range(self._retries + 1):
             if attempt:
                 pause_s = wait_s(attempt, asked_s)
@@ -130,12 +137,12 @@ class RemoteRetriever:
                 "partial": False,
             }
             try:
-                reply = await client.post("/retrieve", json=body)
+                reply = await ask(client, "POST", "/retrieve", most=most, body=body)
             except httpx2.TransportError as error:
                 failures.append(UnavailableError(f"{self._url}: {type(error).__name__}: {error}"))
                 asked_s = 0.0
                 continue
-            if reply.status_code not in PASSING:
+            if reply.status not in PASSING:
                 return reply
             failures.append(self._passing(reply))
             asked_s = retry_after_s(reply.headers)
@@ -143,15 +150,15 @@ class RemoteRetriever:
         failure.args = (f"{failure}; asked {self._retries + 1} times",)
         raise failure
 
-    def _passing(self, reply: httpx2.Response) -> RetrievalError:
+    def _passing(self, reply: Answer) -> RetrievalError:
         """What a status means that may be another one soon."""
-        message = f"{self._url}: {described(reply)}"
-        if reply.status_code == _BUSY:
+        message = f"{self._url}: {reply.described()}"
+        if reply.status == _BUSY:
             try:
                 fields = reply.json()
                 kind = fields["type"].removeprefix("urn:medverify:problem:")
                 if kind == "rows-missing":
-                    return PartialAnswerError(message, fields["missing_rows"], [])
+                    return PartialAnswerError(message, _rows(fields["missing_rows"]), [])
             except (ValueError, KeyError, TypeError, AttributeError):
                 kind = ""  # another server's, or a proxy's
             match kind:
@@ -161,10 +168,10 @@ class RemoteRetriever:
                     return UnavailableError(message)
                 case _:
                     return OverloadedError(message, retry_after_s(reply.headers))
-        return UnavailableError(message) if reply.status_code in (502, 504) else RetrievalError(message)
+        return UnavailableError(message) if reply.status in (502, 504) else RetrievalError(message)
 
-    def _read(self, reply: httpx2.Response, count: int, k: int) -> list[list[Hit]]:
-        if reply.status_code != 200:
+    def _read(self, reply: Answer, count: int, k: int) -> list[list[Hit]]:
+        if reply.status != 200:
             self._refuse(reply)
         found = reply.headers.get("X-Index-Digest")
         if found is None:
@@ -180,11 +187,11 @@ class RemoteRetriever:
         try:
             body = reply.json()
             result, partial = body["result"], body.get("partial", False)
+            missing = _rows(body["missing_rows"]) if partial and "missing_rows" in body else ()
             hits = [[_hit(entry, rank) for rank, entry in enumerate(entries, start=1)] for entries in result]
-        except (ValueError, KeyError, TypeError, ValidationError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
             raise RetrievalError(f"{self._url}: the answer cannot be read: {error!r:.300}") from error
         if partial:
-            missing = body.get("missing_rows", ())
             raise PartialAnswerError(f"{self._url}: the answer is without the rows {missing}", missing, hits)
         if len(hits) != count or not all(hits):
             raise RetrievalError(
@@ -192,15 +199,25 @@ class RemoteRetriever:
             )
         if (most := max(map(len, hits), default=0)) > k:
             raise RetrievalError(f"{self._url}: {k} passages were asked for and {most} came")
+        if (blank := next((hit for hit in chain(*hits) if not is_seen(hit.passage.text)), None)) is not None:
+            raise RetrievalError(f"{self._url}: passage {blank.passage.id!r:.80} has no text that can be seen")
         scores = [[hit.score for hit in found] for found in hits]
         if not all(map(isfinite, chain(*scores))) or any(marks != sorted(marks, reverse=True) for marks in scores):
             raise RetrievalError(f"{self._url}: the passages are not ordered by their scores")
         return hits
 
-    def _refuse(self, reply: httpx2.Response) -> NoReturn:
-        message = f"{self._url}: {described(reply)}"
-        raise (QueryError if reply.status_code == 422 else RetrievalError)(message)
+    def _refuse(self, reply: Answer) -> NoReturn:
+        message = f"{self._url}: {reply.described()}"
+        raise (QueryError if reply.status == 422 else RetrievalError)(message)
 
 
 def _hit(entry: Mapping[str, Any], rank: int) -> Hit:
     return Hit(passage=Passage.model_validate(entry["document"]), score=entry["score"], rank=rank)
+
+
+def _rows(found: Any) -> tuple[tuple[int, int], ...]:
+    """Ranges of rows; a ValueError or TypeError if they are none."""
+    ranges = tuple((start, stop) for start, stop in found)
+    if not all(type(border) is int for border in chain(*ranges)):
+        raise TypeError(f"missing_rows is {found!r:.80}")
+    return ranges

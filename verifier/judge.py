@@ -24,6 +24,7 @@ from verifier.prompt import Prompt, prefix_ids, prompt_ids
 from verifier.reward import OUTSIDE_THE_POLICY, format_score
 from verifier.transcript import Author, Transcript
 from verifier.types import Case, Judgment, Status, StopReason, Usage
+from verifier.untrusted import NEUTRALISE_VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -264,6 +265,7 @@ def judge_id(engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, s
         "prompt": prompt.digest,
         "mode": mode,
         "parser": PARSER_VERSION,
+        "foreign": NEUTRALISE_VERSION,
         "limits": settings.limits.model_dump(exclude={"deadline_s", "search_timeout_s"}),
         "guided": settings.guided.model_dump() if mode == "guided" else None,
         "sampling": settings.sampling.model_dump(exclude={"seed"}),

@@ -12,10 +12,13 @@ from typing import Any, Self
 import httpx2
 from pydantic import ValidationError
 
-from retrieval.clients import LoopClient, NotToldError, described, retry_after_s, told, wait_s
+from retrieval.answers import Answer, ask
+from retrieval.clients import LoopClient, NotToldError, retry_after_s, told, wait_s
+from retrieval.passage import RetrievalError
 from verifier.engines.base import EngineError
 from verifier.types import Case, Judgment, Status, StopReason
 
+_MOST_BYTES = 64 * 2**20  # of a judgment
 _BUSY = frozenset({429, 503})  # it says that it will have time: waited for until the deadline
 _AWAY = frozenset({502, 504})  # a proxy cannot reach it: tried again, but not for ever
 _REFUSALS = frozenset({400, 413, 422})
@@ -154,7 +157,7 @@ class RemoteJudge:
                 failures[-1] if failures else error
             )
 
-    async def _answer(self, body: Mapping[str, Any], failures: list[RemoteJudgeError]) -> httpx2.Response:
+    async def _answer(self, body: Mapping[str, Any], failures: list[RemoteJudgeError]) -> Answer:
         """The first answer that another try would not change.
 
         Args:
@@ -163,20 +166,23 @@ class RemoteJudge:
         Raises:
             TimeoutError: the next try would be too late.
             UnreachableError: there are no more tries.
+            WrongAnswerError: the answer is too long, or cannot be unpacked.
         """
         loop, client = asyncio.get_running_loop(), self._client.here()
         ends, tries_left = loop.time() + self._deadline_s, self._retries
         while True:
             asked_s, busy = 0.0, False
             try:
-                reply = await client.post("/verify", json=body)
+                reply = await ask(client, "POST", "/verify", body=body, most=_MOST_BYTES)
             except httpx2.RequestError as error:
                 failures.append(UnreachableError(f"{self.url}: {type(error).__name__}: {error}"))
+            except RetrievalError as error:  # what came is no answer, and would be none the next time
+                raise WrongAnswerError(str(error)) from error
             else:
-                busy = reply.status_code in _BUSY
-                if not busy and reply.status_code not in _AWAY:
+                busy = reply.status in _BUSY
+                if not busy and reply.status not in _AWAY:
                     return reply
-                failures.append(UnreachableError(f"{self.url}: {described(reply)}"))
+                failures.append(UnreachableError(f"{self.url}: {reply.described()}"))
                 asked_s = retry_after_s(reply.headers)
             if not busy:
                 tries_left -= 1
@@ -187,13 +193,13 @@ class RemoteJudge:
                 raise TimeoutError
             await asyncio.sleep(pause_s)
 
-    def _read(self, reply: httpx2.Response) -> Judgment:
-        if reply.status_code in _REFUSALS:
-            raise RefusedError(f"{self.url}: {described(reply)}")
-        if reply.status_code != 200:
-            raise RemoteJudgeError(f"{self.url}: {described(reply)}")
+    def _read(self, reply: Answer) -> Judgment:
+        if reply.status in _REFUSALS:
+            raise RefusedError(f"{self.url}: {reply.described()}")
+        if reply.status != 200:
+            raise RemoteJudgeError(f"{self.url}: {reply.described()}")
         try:
-            judgment = Judgment.model_validate_json(reply.content)
+            judgment = Judgment.model_validate_json(reply.body)
         except ValidationError as error:
             raise WrongAnswerError(f"{self.url}: the answer is not a judgment: {error!s:.300}") from error
         if judgment.judge_id != self.judge_id:

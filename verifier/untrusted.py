@@ -91,6 +91,9 @@ _CUT = re.compile(
 )
 
 _ASCII_BEGINNING = re.compile(r"[<&\[]")  # of whatever is made harmless, in texts without disguises
+#: Part of every judge's id: raised when what a judge reads of the same foreign text changes.
+NEUTRALISE_VERSION = 2
+
 _PASSES = 8  # brackets within brackets; who nests them deeper than this means no good
 
 

@@ -168,21 +168,21 @@ def _judged(
     *,
     retry_failed: bool,
 ) -> "tuple[list[Judgment], Prompt]":
-    from eval.appended import ResumeError
+    from eval.appended import OutputError
     from eval.attack.folder import prepare
     from eval.attack.target import AttackJournal
 
     with ExitStack() as stack:
         try:
             journal = stack.enter_context(AttackJournal(prepare(output, attacks))) if output else None
-        except (ResumeError, OSError) as error:
+        except (OutputError, OSError) as error:
             fail(str(error))
         with mended_by_user(), waiting("starting") as status:
             judge, prompt = _target(settings, attacks, url, together, status.update)
         try:
             with mended_by_user():
                 return asyncio.run(_judge_all(judge, attacks, journal, retry_failed=retry_failed)), prompt
-        except ResumeError as error:
+        except OutputError as error:
             fail(str(error))
 
 

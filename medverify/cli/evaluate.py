@@ -92,7 +92,7 @@ def _judge(
     packs: list[Path], output: Path | None, *, settings: "Settings", traces: int | None, questions: int | None,
     sample_seed: int, seeds: int, without_search: bool, retry_failed: bool,
 ) -> None:  # fmt: skip
-    from eval.appended import ResumeError
+    from eval.appended import OutputError
     from eval.runfolder import RunError, RunFolder
     from medverify.cli.evaluate_judging import Wanted, judge_packs, load
 
@@ -114,7 +114,7 @@ def _judge(
     try:
         with mended_by_user():
             judge_packs(judge, settings, wanted, RunFolder(output))
-    except (OSError, ResumeError, RunError) as error:
+    except (OSError, OutputError, RunError) as error:
         fail(str(error))
 
 

@@ -48,7 +48,7 @@ def judge_packs(judge: "Judge", settings: Settings, wanted: Wanted, folder: RunF
 
     Raises:
         RunError, ResumeError: the folder holds judgments of another run.
-        OSError: the folder cannot be written.
+        OutputError, OSError: the folder cannot be written.
     """
     folder.create()
     todo = variants(settings.judge, wanted.seeds, without_search=wanted.without_search)

@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from configs.settings import Settings
-from eval.appended import ResumeError
+from eval.appended import OutputError
 from eval.generate import Cost, Generation, GenerationError, Sampling, TraceLine, load_generator_prompt
 from eval.journal import Journal
 from eval.packs import PackError, QuestionRow, read_questions, write_rows
@@ -81,7 +81,7 @@ def generate(
                 lines = asyncio.run(_run(generation, done, journal.append))
     except ValidationError as error:
         fail("; ".join(f"{'.'.join(map(str, item['loc'])) or 'sampling'}: {item['msg']}" for item in error.errors()))
-    except (GenerationError, PackError, ResumeError, OSError) as error:
+    except (GenerationError, PackError, OutputError, OSError) as error:
         fail(str(error))
     cost = Cost.of(lines)
     _show(cost, cost.price(prompt_price, written_price), as_json=as_json)
@@ -116,14 +116,14 @@ def _place(prefix: Path, questions: list[QuestionRow]) -> None:
     """Put the questions where their traces will be, or see that it is these that are there.
 
     Raises:
-        ResumeError: other questions, or finished traces, are there.
+        OutputError: other questions, or finished traces, are there.
     """
     if (finished := Path(f"{prefix}.traces.jsonl.gz")).exists():
-        raise ResumeError(f"{finished} is there already; name another PREFIX with -o")
+        raise OutputError(f"{finished} is there already; name another PREFIX with -o")
     path = Path(f"{prefix}.questions.jsonl.gz")
     if path.exists() or Path(f"{prefix}.questions.jsonl").exists():
         if read_questions(prefix) != questions:
-            raise ResumeError(f"{prefix} holds other questions than these; name another PREFIX with -o")
+            raise OutputError(f"{prefix} holds other questions than these; name another PREFIX with -o")
         return
     prefix.parent.mkdir(parents=True, exist_ok=True)
     write_rows(path, (question.model_dump(exclude_unset=True) for question in questions))

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from configs.settings import Settings
-from eval.appended import ResumeError
+from eval.appended import OutputError
 from eval.cases import BadLine
 from eval.rerank.options import Detail, OutputOptions, Pairing
 from eval.rerank.run import Done, Output, Watch, write_again
@@ -224,7 +224,7 @@ def _told_as_messages() -> Iterator[None]:
     try:
         with mended_by_user():
             yield
-    except (ResumeError, ColumnError, SourceError, WriteError, OSError) as error:
+    except (OutputError, ColumnError, SourceError, WriteError, OSError) as error:
         fail(str(error))
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from configs.settings import Settings
-from eval.appended import ResumeError
+from eval.appended import OutputError
 from eval.cases import BadLine, read_cases
 from eval.journal import to_line
 from eval.packs import PackError, read_pack
@@ -107,7 +107,7 @@ def _judge(
     with ExitStack() as stack:
         try:
             journal = stack.enter_context(Journal(output)) if output else None
-        except (ResumeError, OSError) as error:
+        except (OutputError, OSError) as error:
             fail(str(error))
         with mended_by_user(), waiting("starting") as status:
             quiet_libraries()
@@ -116,10 +116,10 @@ def _judge(
             judge = load_judge(settings, status.update, reproducible=True)
         try:
             done = journal.resume(judge, cases, retry_failed=retry_failed) if journal else []
-        except ResumeError as error:
+            with mended_by_user():
+                return asyncio.run(_judge_rest(judge, cases, done, journal, as_json=as_json))
+        except OutputError as error:
             fail(str(error))
-        with mended_by_user():
-            return asyncio.run(_judge_rest(judge, cases, done, journal, as_json=as_json))
 
 
 async def _judge_rest(

@@ -1,6 +1,5 @@
 """Guideline digests of the `open-medicine` distribution."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -8,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from configs import strict_json
 from retrieval.passage import Passage, SourceError
 from retrieval.sources.markdown import split_markdown
 
@@ -60,7 +60,7 @@ def _digest_passages(path: Path, guideline: Mapping[str, Any], release: str) -> 
 def _registry(path: Path) -> dict[str, Mapping[str, Any]]:
     """The distribution's list of guidelines by id, with the fields that are used here: title, doi, topics."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = strict_json.parse(path.read_text(encoding="utf-8"))
         return {entry["id"]: {key: entry[key] for key in ("title", "doi", "topics")} for entry in entries}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SourceError(f"{path}: expected a list of guidelines with id, title, doi and topics: {error!r}") from error

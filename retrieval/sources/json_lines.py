@@ -1,21 +1,23 @@
 """Passages from JSON lines: one object a line, under the field names that public corpora use."""
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from pydantic import ValidationError
 
+from configs import strict_json
 from retrieval.fingerprints import Fingerprints, fingerprint
 from retrieval.passage import Passage, SourceError
 
 # MedRAG's files carry both `content` (the text) and `contents` (title and text in one), hence the order.
 TEXT_FIELDS = ("text", "content", "contents")
 ID_FIELDS = ("id", "_id")
+LONGEST_LINE = 64 * 2**20  # a passage has a few thousand bytes, a whole book a few million
 _OPTIONAL = ("title", "topic", "source", "license", "language", "year")
 
 
@@ -32,7 +34,7 @@ def jsonl(path: Path | str) -> Iterator[Passage]:
     path = Path(path)
     corpus = path.name.removesuffix(".gz").removesuffix(".jsonl")
     with opened(path) as lines:
-        yield from unique(records(lines, str(path)), corpus, Fingerprints())
+        yield from unique(records(bounded_lines(lines, path), str(path)), corpus, Fingerprints())
 
 
 @contextmanager
@@ -43,6 +45,18 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             yield file  # type: ignore[misc]  # GzipFile reads bytes as any other file
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from error
+
+
+def bounded_lines(file: IO[bytes] | gzip.GzipFile, path: Path) -> Iterator[bytes]:
+    """The lines of a file; none is read any further than a line may be long, for a packed one can fill all memory.
+
+    Raises:
+        SourceError: names the line that is longer.
+    """
+    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
+        if len(line) > LONGEST_LINE:
+            raise SourceError(f"{path}, line {number}: longer than {LONGEST_LINE} bytes; expected one record a line")
+        yield line
 
 
 def records(lines: Iterable[bytes], file: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -56,7 +70,7 @@ def records(lines: Iterable[bytes], file: str) -> Iterator[tuple[str, dict[str, 
             continue
         where = f"{file}, line {number}"
         try:
-            record = json.loads(line.decode("utf-8"))
+            record = strict_json.parse(line.decode("utf-8"))
         except ValueError as error:
             raise SourceError(f"{where}: expected a JSON object in UTF-8: {error}") from error
         if not isinstance(record, dict):
@@ -94,7 +108,7 @@ def passage_of(record: Mapping[str, Any], where: str, corpus: str) -> Passage:
         values["text"] = " "
     values |= {field: record[field] for field in _OPTIONAL if record.get(field) is not None}
     year, flags = record.get("year"), record.get("flags")
-    if isinstance(year, str) and year.isascii() and year.isdigit():
+    if isinstance(year, str) and len(year) <= 18 and year.isascii() and year.isdigit():
         values["year"] = int(year)
     if flags is not None:
         values["flags"] = tuple(flags) if isinstance(flags, list) else flags  # JSON has no tuples

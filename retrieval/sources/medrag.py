@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from retrieval.passage import Passage, SourceError
-from retrieval.sources.json_lines import opened, passage_of, records
+from retrieval.sources.json_lines import bounded_lines, opened, passage_of, records
 
 PUBMED, TEXTBOOKS = "medrag-pubmed", "medrag-textbooks"
 _REPOSITORIES = {PUBMED: "MedRAG/pubmed", TEXTBOOKS: "MedRAG/textbooks"}
@@ -77,7 +77,7 @@ def _folder_rows(folder: Path, corpus: str) -> Iterator[tuple[str, dict[str, Any
         raise SourceError(f"corpus {corpus}: {folder} has no chunk/*.jsonl; expected a copy of {_REPOSITORIES[corpus]}")
     for path in paths:
         with opened(path) as lines:
-            yield from records(lines, str(path))
+            yield from records(bounded_lines(lines, path), str(path))
 
 
 def _hub_rows(repository: str, commit: str) -> Iterator[tuple[str, dict[str, Any]]]:

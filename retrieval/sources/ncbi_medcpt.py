@@ -9,7 +9,6 @@ An article without an abstract has the vector of its title alone. It is read as 
 when the corpus is cleaned, and counted.
 """
 
-import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from configs import strict_json
 from retrieval.encoder import Encoder, Vectors
 from retrieval.manifest import Parity
 from retrieval.passage import IndexMismatchError, Passage, SourceError, VectorError
@@ -212,7 +212,7 @@ def _passage(pmid: str, article: Any, path: Path) -> Passage:
 
 def _json(path: Path, kind: type) -> Any:
     try:
-        content = json.loads(path.read_bytes())
+        content = strict_json.parse(path.read_bytes())
     except (OSError, ValueError) as error:
         raise SourceError(f"{path}: not readable JSON, or cut off: {error}") from error
     if not isinstance(content, kind):

@@ -108,7 +108,7 @@ def _elements(path: Path) -> Iterator[tuple[int, Element]]:
                     parser.feed(block)
                 else:
                     parser.close()
-            except ParseError as error:
+            except (ParseError, LookupError, ValueError) as error:  # the last two: of an encoding that it declares
                 raise SourceError(f"{path}: not well-formed XML, or cut off: {error}") from error
             for root in top:
                 if root.tag != _ROOT:
@@ -145,7 +145,7 @@ def _refuse_entities(file: IO[bytes], path: Path) -> None:
         while not started:
             block = file.read(_BLOCK)
             parser.Parse(block, not block)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: of an encoding that it declares
         if not started:
             raise SourceError(f"{path}: not well-formed XML, or cut off: {error}") from error
 
@@ -156,7 +156,7 @@ def _identity(article: Element, path: Path) -> tuple[int, int]:
     if entry is None:
         raise SourceError(f"{path}: an article has no MedlineCitation/PMID")
     version = entry.get("Version", "1")
-    return _pmid(entry, path), int(version) if version.isdecimal() else 1
+    return _pmid(entry, path), int(version) if version.isdecimal() and len(version) <= 9 else 1
 
 
 def _pmid(entry: Element, path: Path) -> int:

@@ -52,6 +52,38 @@ def test_a_variable_names_the_file_unless_one_is_given(file: Path) -> None:
     assert load_settings("openai-server", environ).origins[TURNS] == "default"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2001-13-45",
+        "!!int abc",
+        "9" * 5000,
+        "&a [*a]",
+        "&a 3",
+        "*a",
+        "[" * 3000,
+        "!!timestamp x",
+        "!!binary x",
+        "!!bool x",
+    ],
+)
+def test_values_that_are_none_are_told_wherever_they_stand(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text(f"serve:\n  port: {text}\n")
+    assert problems(None, {}, (f"serve.port={text}",))[0].startswith("flag: serve.port = ")
+    assert problems(None, {"MEDVERIFY_SERVE__PORT": text})[0].startswith("env MEDVERIFY_SERVE__PORT: serve.port = ")
+    assert problems(file, {})[0].startswith("file odd.yaml:2: ")
+    file.write_text(f"{text}\n")
+    assert problems(file, {})[0].startswith("file odd.yaml:1: ")
+
+
+def test_a_few_aliases_do_not_become_a_thousand_million_values(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x]", *(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10))]
+    file = tmp_path / "bomb.yaml"
+    file.write_text("\n".join(lines))
+    assert problems(file, {}) == ("file bomb.yaml:1: anchors (&) and aliases (*) are not allowed; write the value out",)
+
+
 def test_variables_are_read_in_any_case() -> None:
     assert load_settings(None, {TURNS_VARIABLE.lower(): "6"}).settings.judge.limits.max_turns == 6
 

@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,18 @@ def test_a_path_is_read(tmp_path: Path) -> None:
     (tmp_path / "cases.jsonl").write_bytes(JSONL)
     (tmp_path / "cases.jsonl.gz").write_bytes(gzip.compress(JSONL))
     assert list(read_cases(tmp_path / "cases.jsonl")) == list(read_cases(tmp_path / "cases.jsonl.gz")) == BOTH
+
+
+def test_what_unpacks_to_more_than_memory_may_hold_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval.cases._MOST_UNPACKED", 2 * 2**20)
+    assert read(gzip.compress(JSONL)) == BOTH
+    packed = gzip.compress(bytes(64 * 2**20))
+    tracemalloc.start()
+    [bad] = read(packed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert str(bad) == f"line 1: unpacks to more than {2 * 2**20} bytes; split it into several files"
+    assert peak < 32 * 2**20
 
 
 def test_a_missing_file_is_for_the_caller(tmp_path: Path) -> None:

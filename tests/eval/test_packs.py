@@ -172,3 +172,9 @@ def test_the_real_pack(repository: Path) -> None:
     assert [labelled.case.id for labelled in first] == [
         labelled.case.id for labelled in every if labelled.case.id.endswith("#01")
     ]
+
+
+def test_a_line_that_unpacks_to_more_than_a_record_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retrieval.sources.json_lines.LONGEST_LINE", 1000)
+    with pytest.raises(PackError, match=r"traces\.jsonl\.gz, line 1: longer than 1000 bytes"):
+        read_pack(write(traces=[b" " * 2000], gz=True))

@@ -1,17 +1,20 @@
 import asyncio
+import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from calibration_fakes import calibration
 from eval_fakes import cases, judgment, scripted_judge
 
-from eval.appended import ResumeError
+from eval.appended import OutputError, ResumeError
 from eval.journal import to_line
 from eval.quality import read_judgments
 from eval.run import Journal, judge_waves
@@ -179,7 +182,7 @@ def test_a_file_of_something_else_is_refused_and_untouched(path: Path, content: 
 def test_a_place_that_cannot_be_written_is_told_before_the_first_wave(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         resume(tmp_path / "no such folder" / "out.jsonl", scripted_judge(), CASES)
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(OutputError, match="not a regular file"):
         resume(tmp_path, scripted_judge(), CASES)
 
 
@@ -233,6 +236,66 @@ def test_failures_from_outside_are_judged_again_when_asked(path: Path) -> None:
     before = path.read_bytes()
     assert len(resume(path, scripted_judge(), CASES, retry_failed=True)) == 3
     assert path.with_name(f"{path.name}.before-retry").read_bytes() == before
+
+
+def test_what_was_there_before_a_retry_is_never_overwritten(path: Path) -> None:
+    run(path)
+    lines = [Judgment.model_validate_json(line) for line in path.read_bytes().splitlines()]
+    contents = list[bytes]()
+    for number in range(3):
+        lost = {"status": Status.ENGINE_FAILED, "verdict": None, "p_correct": None, "label_mass": None}
+        failed = [*lines[: 4 + number], lines[4 + number].model_copy(update=lost), *lines[5 + number :]]
+        path.write_bytes(b"".join(map(to_line, failed)))
+        contents.append(path.read_bytes())
+        resume(path, scripted_judge(), CASES, retry_failed=True)
+    kept = [path.with_name(f"{path.name}.before-retry{end}").read_bytes() for end in ("", "-2", "-3")]
+    assert kept == contents
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/full", "/dev/zero"])
+def test_a_device_is_no_output_file(device: str) -> None:
+    with pytest.raises(OutputError, match="not a regular file"), Journal(Path(device)):
+        pass
+
+
+def test_a_pipe_is_no_output_file(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(OutputError, match="not a regular file"), Journal(path):
+        pass
+
+
+@contextmanager
+def full_beyond(size: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_space(path: Path, unbroken: bytes) -> None:
+    wave = sum(map(len, unbroken.splitlines(keepends=True)[:3]))
+    for size in (0, 10, wave - 1, wave + 1, len(unbroken) - 1):
+        path.unlink(missing_ok=True)
+        with full_beyond(size), pytest.raises(OutputError, match=r"File too large.*run the same command again"):
+            run(path)
+        assert unbroken.startswith(path.read_bytes())
+        assert path.read_bytes()[-1:] in (b"", b"\n")  # no torn line
+        assert run(path) == unbroken
+
+
+def test_a_retry_without_space_for_the_copy_leaves_the_file_as_it_was(path: Path) -> None:
+    run(path)
+    lines = [Judgment.model_validate_json(line) for line in path.read_bytes().splitlines()]
+    lost = {"status": Status.ENGINE_FAILED, "verdict": None, "p_correct": None, "label_mass": None}
+    path.write_bytes(b"".join(map(to_line, [*lines[:7], lines[7].model_copy(update=lost)])))
+    before = path.read_bytes()
+    with full_beyond(100), pytest.raises(OutputError, match="File too large"):
+        resume(path, scripted_judge(), CASES, retry_failed=True)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 # ---- calibrated runs ---------------------------------------------------------------------------------------------------

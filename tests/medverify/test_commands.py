@@ -206,6 +206,14 @@ def test_a_file_without_a_case_is_bad_input(cli: Cli, tmp_path: Path, content: b
     assert not result.stdout
 
 
+def test_an_output_that_is_no_file_is_refused_before_a_model_is_looked_for(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text('{"id": "a", "question": "q", "trace": "t"}\n')
+    result = cli("verify", path, "-o", "/dev/null", "--model", "none-such")
+    assert result.exit_code == 2
+    assert "/dev/null is not a regular file" in " ".join(result.output.split())
+
+
 def test_a_missing_pack_is_bad_input(cli: Cli, tmp_path: Path) -> None:
     result = cli("verify", "--traces", "1", tmp_path / "pack")
     assert result.exit_code == 2

@@ -1,6 +1,10 @@
+import hashlib
 import json
 import shutil
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -109,7 +113,7 @@ def test_contents_of_a_large_index_are_hashed_on_request(folder: Path) -> None:
 def test_a_damaged_manifest_is_named(folder: Path) -> None:
     path = folder / "manifest.json"
     content = json.loads(path.read_text("utf-8"))
-    for damaged in (b"", b"[]", b"{}", b"\xff", b'{"digest": "", "manifest": {"format": 2}}'):
+    for damaged in (b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"digest": "", "manifest": {"format": 2}}'):
         path.write_bytes(damaged)
         with pytest.raises(IndexCorruptError, match=r"manifest\.json: not a manifest"):
             Manifest.load(folder)
@@ -123,6 +127,74 @@ def test_a_damaged_manifest_is_named(folder: Path) -> None:
         Manifest.load(folder)
     path.unlink()
     with pytest.raises(IndexCorruptError, match=r"manifest\.json: cannot be read .*is .* an index\?"):
+        Manifest.load(folder)
+
+
+def reseal(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the manifest of an index, with a digest that fits again."""
+    fields = json.loads((folder / "manifest.json").read_bytes())["manifest"]
+    change(fields)
+    canonical = json.dumps(fields, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps({"digest": digest, "manifest": fields}))
+
+
+def renamed(name: str) -> Callable[[dict[str, Any]], object]:
+    def change(fields: dict[str, Any]) -> None:
+        fields["files"][name] = fields["files"].pop(fields["ranges"][0]["file"])
+        fields["ranges"][0]["file"] = name
+
+    return change
+
+
+def cut(*borders: int) -> Callable[[dict[str, Any]], object]:
+    """Ranges that go from border to border."""
+
+    def change(fields: dict[str, Any]) -> None:
+        pairs = list(pairwise(borders))
+        fields["ranges"] = [
+            fields["ranges"][0] | {"file": f"f{number}", "start": start, "stop": stop}
+            for number, (start, stop) in enumerate(pairs)
+        ]
+        fields["files"] |= {f"f{number}": fields["files"]["offsets.npy"] for number in range(len(pairs))}
+
+    return change
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fields: fields["files"].clear(),
+        lambda fields: fields["files"].pop("vectors/00000.npy"),
+        lambda fields: fields["files"].pop("passages.jsonl"),
+        lambda fields: fields["files"].pop("offsets.npy"),
+        *map(renamed, ["/etc/passwd", "../x", "vectors/../../x", "", ".", "a//b", "a\0b", "a\ud800b", "a\nb"]),
+        *(cut(*borders) for borders in [(0, 0, 300), (0, 300, 300), (0, 300, 100, 300), (300, 0), (0, -1, 300)]),
+        lambda fields: fields["ranges"].clear(),
+        lambda fields: fields["dropped"].update(empty=-1, duplicate=1),
+        lambda fields: fields["corpus"]["counts"].update(c=-300),
+        *(
+            lambda fields, longest=longest: fields["ranges"][0].update(longest=longest)
+            for longest in (0.0, -1.0, float("inf"), float("nan"))
+        ),
+        lambda fields: fields["cleaning"].update(x=nested(900)),
+        lambda fields: fields["cleaning"].update(x="\ud800"),
+    ],
+)
+def test_a_manifest_that_means_nothing_is_refused_though_its_digest_fits(
+    folder: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    reseal(folder, lambda fields: None)
+    Manifest.load(folder)
+    reseal(folder, change)
+    with pytest.raises(IndexCorruptError, match=r"manifest\.json"):
         Manifest.load(folder)
 
 

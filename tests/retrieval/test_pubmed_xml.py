@@ -216,6 +216,10 @@ DEEP = f"<PubmedArticleSet>{article(6, plain('<b>' * 50_000 + '</b>' * 50_000))}
         (PARAMETER, "declares the entity 'x'"),
         (DEEP, "PubMed 6: its elements are nested too deeply"),
         ("", "not well-formed XML, or cut off"),
+        *(
+            (f'<?xml version="1.0" encoding="{name}"?><PubmedArticleSet/>', "not well-formed XML, or cut off")
+            for name in ("rot13", "zlib", "utf-7", "idna", "none-such")
+        ),
         ("<PubmedArticleSet>", "not well-formed XML, or cut off"),
         ("<PubmedArticleSet>&nbsp;</PubmedArticleSet>", "not well-formed XML, or cut off"),
         (f"<PubmedArticleSet>{article(1)[:-9]}", "not well-formed XML, or cut off"),
@@ -276,3 +280,9 @@ def test_a_review_that_cochrane_has_withdrawn_is_flagged(
     tmp_path: Path, issn: str, title: str, flags: tuple[str, ...]
 ) -> None:
     assert only(tmp_path, article(1, plain("Text."), title=title, issn=issn)).flags == flags
+
+
+def test_a_version_of_thousands_of_digits_is_none(tmp_path: Path) -> None:
+    long = article(1, plain("An abstract.")).replace('Version="1"', f'Version="{"9" * 5000}"')
+    path = write(tmp_path / "pubmed25n0001.xml", long, article(1, plain("The other."), version=2))
+    assert [passage.text for passage in read(f"pubmed-xml:{path}")] == ["The other."]

@@ -130,3 +130,25 @@ def test_missing_file_and_unknown_name(tmp_path: Path) -> None:
         list(read(str(tmp_path / "absent.jsonl")))
     with pytest.raises(SourceError, match="expected starter, open-medicine, or the path"):
         read("pubmed")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("[" * 100_000, "line 1: expected a JSON object in UTF-8: it is nested too deeply"),
+        ('{"a":' * 100_000, "line 1: expected a JSON object in UTF-8: it is nested too deeply"),
+        ('{"id": "a", "text": "b", "year": ' + "9" * 5000 + "}", "line 1: expected a JSON object"),
+        ('{"id": "a", "text": "b", "year": "' + "9" * 5000 + '"}', "line 1, field year"),
+        ('{"id": ' + "[" * 900 + "]" * 900 + ', "text": "b"}', "line 1, field id"),
+    ],
+)
+def test_lines_out_of_all_measure(tmp_path: Path, line: str, complaint: str) -> None:
+    with pytest.raises(SourceError, match=complaint):
+        list(jsonl(write(tmp_path / "odd.jsonl", line)))
+
+
+def test_a_line_is_read_no_further_than_a_passage_may_be_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retrieval.sources.json_lines.LONGEST_LINE", 100)
+    path = write(tmp_path / "long.jsonl", {"id": "a", "text": "b"}, {"id": "c", "text": "d" * 100})
+    with pytest.raises(SourceError, match="line 2: longer than 100 bytes"):
+        list(jsonl(path))

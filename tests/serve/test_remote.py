@@ -1,9 +1,11 @@
 """The client of a retrieval server, over real sockets."""
 
 import asyncio
+import gzip
 import json
+import resource
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -172,6 +174,24 @@ async def test_connecting_waits_for_a_server_that_is_about_to_answer() -> None:
         (answer(hits(1, 2)), "not ordered by their scores"),
         (answer(hits(float("nan"), 1)), "not ordered by their scores"),
         (Response(hits(2, 1)), "does not say which index gave it"),
+        (answer(b"[" * 100_000), "cannot be read: .*nested too deeply"),
+        (
+            answer(b'{"result": [[{"document": {"id": "a", "text": "b"}, "score": ' + b"9" * 5000 + b"}]]}"),
+            "cannot be read",
+        ),
+        (
+            answer(b'{"result": [[{"document": {"id": "a", "text": " \\u200b"}, "score": 1}]]}'),
+            "no text that can be seen",
+        ),
+        (answer(b'{"result": [[]], "partial": true, "missing_rows": 5}'), "cannot be read"),
+        (answer(b'{"result": [[]], "partial": true, "missing_rows": null}'), "cannot be read"),
+        (answer(b'{"result": [[]], "partial": true, "missing_rows": [["a", "b"]]}'), "cannot be read"),
+        (answer(b'{"result": [[]], "partial": true}'), r"without the rows \(\)"),
+        (Response(b"[" * 100_000, status_code=400), r"HTTP 400: \[\["),
+        (Response(b'{"detail": ' + b"[" * 900 + b"]" * 900 + b"}", status_code=400), "HTTP 400"),
+        (Response(b"oh", status_code=400, headers={"Content-Type": "text/plain; charset=rot13"}), "HTTP 400: oh"),
+        (Response(b"oh", headers={"Content-Encoding": "gzip", "X-Index-Digest": DIGEST}), "cannot be read: Decoding"),
+        (Response(b"oh", status_code=503, headers={"Content-Encoding": "gzip"}), "cannot be read: Decoding"),
     ],
 )
 async def test_answers_that_are_none(reply: Response, complaint: str) -> None:
@@ -180,6 +200,85 @@ async def test_answers_that_are_none(reply: Response, complaint: str) -> None:
         with pytest.raises(RetrievalError, match=complaint):
             await retriever.search("fever", 3)
     assert len(app.state.asked) == 1
+
+
+@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"type": "urn:medverify:problem:rows-missing", "missing_rows": 5}',
+        b'{"type": "urn:medverify:problem:rows-missing", "missing_rows": null}',
+        b'{"type": [], "detail": {}}',
+    ],
+)
+async def test_passing_troubles_that_cannot_be_read(status: int, body: bytes) -> None:
+    async with listening(stand_in(Response(body, status_code=status))) as url, remote(url, retries=0) as retriever:
+        with pytest.raises(RetrievalError, match=f"HTTP {status}: .*asked 1 times"):
+            await retriever.search("fever", 3)
+
+
+async def test_an_answer_that_unpacks_to_more_than_was_asked_for_is_not_unpacked() -> None:
+    packed = gzip.compress(bytes(2**29), 1)
+    app = stand_in(Response(packed, headers={"Content-Encoding": "gzip", "X-Index-Digest": DIGEST}))
+    async with listening(app) as url, remote(url) as retriever:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(RetrievalError, match=f"more than {64 * 2**20} bytes"):
+            await retriever.search("fever", 3)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 * 2**10  # KiB
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Response(b"[" * 100_000),
+        Response(b"[" * 100_000, status_code=400),
+        Response(b'{"digest": 3}'),
+        Response(b"[]"),
+        Response(b"oh", headers={"Content-Encoding": "gzip"}),
+        Response(b"oh", status_code=400, headers={"Content-Type": "text/plain; charset=rot13"}),
+        Response(status_code=302, headers={"Location": "http://["}),
+    ],
+)
+async def test_a_server_that_does_not_say_what_it_holds(reply: Response) -> None:
+    app = FastAPI()
+
+    @app.get("/info")
+    async def info() -> Response:
+        return reply
+
+    async with listening(app) as url:
+        with pytest.raises(UnavailableError, match="does not tell which index it holds"):
+            await asyncio.to_thread(RemoteRetriever.connect, url, retries=0)
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"])
+async def test_connecting_ends_in_time_however_slowly_the_server_drips(head: bytes) -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(head)
+        with suppress(OSError):
+            while not reader.at_eof():
+                writer.write(b"H")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        gone.set()
+
+    gone = asyncio.Event()
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        connecting = asyncio.to_thread(RemoteRetriever.connect, url, timeout_s=0.3)
+        with pytest.raises(UnavailableError, match=r"no answer within 0\.3 s|does not tell"):
+            await asyncio.wait_for(connecting, 10)
+        await asyncio.wait_for(gone.wait(), 10)
+
+
+async def test_connecting_works_where_an_event_loop_runs() -> None:
+    with pytest.raises(UnavailableError, match="does not tell"):
+        RemoteRetriever.connect("http://127.0.0.1:9", timeout_s=1)
 
 
 async def test_an_index_that_changes_under_a_run_is_refused() -> None:

@@ -1,0 +1,60 @@
+"""Reading what a server answers, whatever that is: no more than a number of bytes, and every fault of one kind."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import httpx2
+
+from configs import strict_json
+from retrieval.passage import RetrievalError
+
+
+class Answer(NamedTuple):
+    """What a server sent, in full and unpacked."""
+
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+
+    def json(self) -> Any:
+        """The body's value; a ValueError if it has none."""
+        return strict_json.parse(self.body)
+
+    def described(self) -> str:
+        """Status, and the problem's own words if it is one."""
+        try:
+            detail = self.json()["detail"]
+        except (ValueError, KeyError, TypeError):
+            detail = None
+        if not isinstance(detail, str):  # not as the charset says: a server can name one that is none
+            detail = self.body[:1200].decode(errors="replace")
+        return f"HTTP {self.status}: {detail:.300}"
+
+
+async def ask(
+    client: httpx2.AsyncClient, method: str, url: str, *, most: int, body: Mapping[str, Any] | None = None
+) -> Answer:
+    """One request and its answer. The caller keeps the time.
+
+    Args:
+        client: with the address that `url` is relative to, if it is.
+        most: bytes that the answer may have once it is unpacked; reading stops there, so that a small answer that
+            unpacks to gigabytes fills no memory.
+        body: to be sent as JSON.
+
+    Raises:
+        RetrievalError: the answer is longer than that, or packed in a way that cannot be undone.
+        httpx2.TransportError: the connection was not made, or lost.
+    """
+    received = bytearray()
+    try:
+        async with client.stream(method, url, json=body) as reply:
+            async for piece in reply.aiter_bytes():
+                received += piece
+                if len(received) > most:
+                    raise RetrievalError(f"{reply.url}: the answer has more than {most} bytes, which nothing asked for")
+            return Answer(reply.status_code, reply.headers, bytes(received))
+    except httpx2.TransportError:
+        raise
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise RetrievalError(f"{client.base_url}{url}: the answer cannot be read: {error!r:.300}") from error
