@@ -17,7 +17,7 @@ demo: .venv/.embedded  ## Judge three cases with a real model and a real index
 	@$(BIN)/medverify demo
 
 test: .venv/.dev  ## Run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 # Ray is large, and its cluster takes minutes to test.
 test-ray: .venv-ray/.dev  ## Run the tests that need a Ray cluster, in an environment of their own

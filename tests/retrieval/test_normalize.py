@@ -1,7 +1,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retrieval.normalize import bare, normalized
@@ -24,12 +24,16 @@ def test_twice_is_once(text: str) -> None:
 
 
 @given(texts)
+@example("0\t0\x850")
 def test_what_comes_out(text: str) -> None:
     found = normalized(text)
     assert unicodedata.is_normalized("NFC", found)
     assert found == found.strip()
-    assert not any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in found.replace("\n", ""))
+    assert not any(
+        unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in found if character not in "\n\t"
+    )
     assert not any(unicodedata.category(character) == "Zs" and character != " " for character in found)
+    assert "\t" not in found or "\n" in found  # a tab may be the level of a list, where there are lines
     assert "\n\n\n" not in found
     assert " \n" not in found
 

@@ -248,7 +248,7 @@ async def test_a_server_that_does_not_say_what_it_holds(reply: Response) -> None
         return reply
 
     async with listening(app) as url:
-        with pytest.raises(UnavailableError, match="does not tell which index it holds"):
+        with pytest.raises(UnavailableError, match="does not tell its digest"):
             await asyncio.to_thread(RemoteRetriever.connect, url, retries=0)
 
 
