@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from configs import strict_json
 from configs.catalogue import Catalogue, Entry, load_catalogue
 from configs.faiss_install import faiss_distributions, faiss_fault
 from configs.locate import ModelNotAvailableError, locate
@@ -178,7 +179,7 @@ def _check_index_server(address: str) -> Check:
     import httpx2
 
     try:
-        info = httpx2.get(address, timeout=_SERVER_S).raise_for_status().json()
+        info = strict_json.parse(httpx2.get(address, timeout=_SERVER_S).raise_for_status().content)
         return Check("index", "ok", f"{address}: {info['rows']} passages, profile {info['profile']}")
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
         fix = "start it with `medverify retrieve serve`, or name another with retrieval.index"
@@ -193,7 +194,7 @@ def check_judge_server(engine: OpenAIEngine) -> Check:
     key = os.environ.get(engine.api_key_env, "").strip() if engine.api_key_env else ""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        reply = httpx2.get(address, headers=headers, timeout=_SERVER_S).raise_for_status().json()
+        reply = strict_json.parse(httpx2.get(address, headers=headers, timeout=_SERVER_S).raise_for_status().content)
         names = [str(model["id"]) for model in reply["data"]]
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
         fix = "start it, or name another with judge.openai.base_url"

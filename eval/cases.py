@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import IO, Any, Literal
 
 from pydantic import ValidationError
 
+from configs import strict_json
 from verifier.types import Case, field_as_written
 
 EXPECTED = '{"id": "…", "question": "…", "options": {"A": "…"} (optional), "trace": "…" or ["step", …]}'
@@ -82,8 +82,8 @@ def _array(data: bytes) -> list[Any] | None:
     if data.lstrip()[:1] != b"[":
         return None
     try:
-        return list(json.loads(data))
-    except (ValueError, RecursionError):
+        return list(strict_json.parse(data))
+    except ValueError:
         return None
 
 
@@ -94,9 +94,9 @@ def _records(data: bytes) -> Iterator[tuple[int, Any]]:
         return  # else it is JSONL whose first line is not a case
     if len([line for line in lines if line.strip()]) > 1 and data.lstrip()[:1] == b"{":
         try:  # one case, laid out over several lines
-            yield 1, json.loads(data)
+            yield 1, strict_json.parse(data)
             return
-        except (ValueError, RecursionError):
+        except ValueError:
             pass  # then it is JSONL, and each line speaks for itself
     yield from _lines(lines)
 
@@ -106,8 +106,8 @@ def _lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Any]]:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
+            yield number, strict_json.parse(line)
+        except ValueError as error:
             yield number, BadLine(number, (f"not JSON ({error}); expected {EXPECTED}",))
 
 

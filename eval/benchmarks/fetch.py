@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from configs import strict_json
 from eval.benchmarks.adapters import house, is_house
 from eval.benchmarks.catalogue import Benchmark
 from eval.benchmarks.schema import BenchmarkError, PlantedError, Row, check_rows
@@ -94,7 +95,7 @@ def read_provenance(prefix: Path) -> dict[str, Any]:
     """
     path = Path(f"{prefix}.provenance.json")
     try:
-        facts = json.loads(path.read_bytes())
+        facts = strict_json.parse(path.read_bytes())
     except (OSError, ValueError) as error:
         raise BenchmarkError(f"{path}: {error}") from error
     if not isinstance(facts, dict):

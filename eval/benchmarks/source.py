@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 
 import httpx2
 
+from configs import strict_json
 from eval.benchmarks.catalogue import Benchmark
 from eval.benchmarks.schema import BenchmarkError
 
@@ -125,7 +125,7 @@ def read_ids(path: Path) -> frozenset[str]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        ids = json.loads(text) if text.lstrip()[:1] in ("{", "[") else text.split()
+        ids = strict_json.parse(text) if text.lstrip()[:1] in ("{", "[") else text.split()
     except (OSError, ValueError) as error:
         raise BenchmarkError(f"{path}: {error}") from error
     return frozenset(map(str, ids))
@@ -145,9 +145,9 @@ def _file_rows(path: Path) -> Iterator[Any]:
             with TextIOWrapper(file, "utf-8-sig", newline="") as text:
                 yield from csv.DictReader(text)
         elif name.endswith(".jsonl"):
-            yield from (json.loads(line) for line in file if line.strip())
+            yield from (strict_json.parse(line) for line in file if line.strip())
         elif name.endswith(".json"):
-            data = json.load(file)
+            data = strict_json.parse(file.read())
             # PubMedQA's authors publish one object: PubMed id to question.
             yield from ({"pubid": key, **value} for key, value in data.items()) if isinstance(data, dict) else data
         else:

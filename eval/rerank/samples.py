@@ -1,6 +1,5 @@
 """The samples in a file: which columns hold what, and the cases that a row asks to be judged."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from configs import strict_json
 from eval.cases import BadLine
 from eval.rerank.sources import Row, Source
 from verifier.types import Case
@@ -46,8 +46,8 @@ class Samples:
     def parse(self, row: Row) -> dict[str, Any] | BadLine:
         """A row as a record."""
         try:
-            record = json.loads(row.text.decode())
-        except (ValueError, RecursionError) as error:
+            record = strict_json.parse(row.text.decode())
+        except ValueError as error:
             return self.bad(row, f"not JSON ({error})")
         if not isinstance(record, dict):
             return self.bad(row, f"expected an object, found {type(record).__name__}")

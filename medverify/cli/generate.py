@@ -12,6 +12,8 @@ from pydantic import ValidationError
 
 from configs.settings import Settings
 from eval.appended import OutputError
+from eval.benchmarks.fetch import read_provenance
+from eval.benchmarks.schema import BenchmarkError
 from eval.generate import Cost, Generation, GenerationError, Sampling, TraceLine, load_generator_prompt
 from eval.journal import Journal
 from eval.packs import PackError, QuestionRow, read_questions, write_rows
@@ -81,7 +83,7 @@ def generate(
                 lines = asyncio.run(_run(generation, done, journal.append))
     except ValidationError as error:
         fail("; ".join(f"{'.'.join(map(str, item['loc'])) or 'sampling'}: {item['msg']}" for item in error.errors()))
-    except (GenerationError, PackError, OutputError, OSError) as error:
+    except (BenchmarkError, GenerationError, PackError, OutputError, OSError) as error:
         fail(str(error))
     cost = Cost.of(lines)
     _show(cost, cost.price(prompt_price, written_price), as_json=as_json)
@@ -133,7 +135,7 @@ def _provenance(pack: Path, generation: Generation) -> dict[str, object]:
     """What `medverify benchmark show PREFIX` tells of the traces, and of the questions where their pack says it."""
     known = Path(f"{pack}.provenance.json")
     about = {"traces_per_question": generation.sampling.samples, "questions": len(generation.questions)}
-    of_questions = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {"source": pack.name}
+    of_questions = read_provenance(pack) if known.is_file() else {"source": pack.name}
     return {"generation": generation.described | about, "questions": of_questions}
 
 

@@ -285,3 +285,10 @@ def test_real_files(repository: Path, tmp_path: Path, name: str, file: str, rows
     assert made.rows == rows
     if name == "medec":
         assert len(read_pack(tmp_path / name)) == rows
+
+
+def test_ids_that_are_nested_too_deeply_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "ids.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(BenchmarkError, match=r"ids\.json: it is nested too deeply"):
+        read_ids(path)

@@ -17,7 +17,9 @@ from typing import Any
 
 import httpx2
 
+from configs import strict_json
 from configs.settings import OpenAIEngine as EngineSettings
+from retrieval.clients import retry_after_s
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence, Tokenizer
 from verifier.engines.tokenizer import HFTokenizer
 
@@ -126,14 +128,14 @@ class OpenAIEngine:
                 continue
             if reply.status_code in _RETRIED:
                 failure = f"HTTP {reply.status_code}"
-                wait = max(wait, _retry_after(reply))
+                wait = max(wait, min(_MAX_WAIT_S, retry_after_s(reply.headers)))
                 continue
             if reply.status_code >= 400:
                 raise EngineError(
                     f"{reply.request.url} answered HTTP {reply.status_code}: {self._redact(reply.text)[:300]}"
                 )
             try:
-                answer = reply.json()
+                answer = strict_json.parse(reply.content)
             except ValueError as error:
                 raise EngineError(f"{reply.request.url} answered with something other than JSON") from error
             if not isinstance(answer, dict):
@@ -192,7 +194,7 @@ def served_model(settings: EngineSettings, api_key: str = "") -> str:
     address = settings.base_url.rstrip("/") + "/models"
     try:
         reply = httpx2.get(address, headers=headers, timeout=settings.timeout_s)
-        names = [str(model["id"]) for model in reply.raise_for_status().json()["data"]]
+        names = [str(model["id"]) for model in strict_json.parse(reply.raise_for_status().content)["data"]]
     except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
         raise EngineError(f"{address} does not tell what it serves ({type(error).__name__})") from error
     if len(names) != 1:
@@ -228,11 +230,3 @@ def _token_ids(choice: dict[str, Any]) -> tuple[int, ...]:
     if not all(str(token).startswith("token_id:") for token in tokens):
         raise EngineError("the server returns text without token ids; it must honour return_token_ids, as vLLM does")
     return tuple(int(str(token).removeprefix("token_id:")) for token in tokens)
-
-
-def _retry_after(reply: httpx2.Response) -> float:
-    """Seconds from a Retry-After header, 0 without one."""
-    try:
-        return min(_MAX_WAIT_S, float(reply.headers.get("Retry-After", 0)))
-    except ValueError:  # the date form
-        return 0.0
