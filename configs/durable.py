@@ -18,3 +18,10 @@ def publish(temporary: Path, path: Path) -> None:
     sync(temporary)
     temporary.replace(path)
     sync(path.parent)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a small file at once: it holds all of the text, or what it held before."""
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text, encoding="utf-8")
+    publish(temporary, path)

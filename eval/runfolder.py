@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from configs.durable import publish
+from configs.durable import write_whole
 from eval.quality import read_judgments
 from eval.report.schema import JudgeFacts
 from verifier.types import Judgment
@@ -104,7 +104,7 @@ class RunFolder:
         """
         if (self.path / "run.json").exists():
             self._check_same(self.read_run(), run)
-        self._publish("run.json", run.model_dump_json(indent=2) + "\n")
+        write_whole(self.path / "run.json", run.model_dump_json(indent=2) + "\n")
 
     def _check_same(self, before: Run, now: Run) -> None:
         judges = {scorer.suffix: scorer.judge_id for scorer in before.scorers}
@@ -150,17 +150,11 @@ class RunFolder:
 
     def write_evidence(self, evidence: Evidence) -> None:
         """Keep what became of the passages, so that it need not be looked up again."""
-        self._publish("evidence.json", evidence.model_dump_json() + "\n")
+        write_whole(self.path / "evidence.json", evidence.model_dump_json() + "\n")
 
     def read_evidence(self) -> Evidence | None:
         """What became of the passages; None if nobody looked."""
         return self._read("evidence.json", Evidence) if (self.path / "evidence.json").exists() else None
-
-    def _publish(self, name: str, text: str) -> None:
-        """Put a file in place as a whole: one that a full disk cut short would keep the run from going on."""
-        temporary = self.path / f"{name}.part"
-        temporary.write_text(text, encoding="utf-8")
-        publish(temporary, self.path / name)
 
     def _timings(self) -> Iterable[Timing]:
         path = self.path / "timings.jsonl"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.durable import publish, sync
+from configs.durable import sync, write_whole
 from retrieval.clean import Cleaner
 from retrieval.encoder import Encoder, Vectors
 from retrieval.manifest import CorpusSummary, Manifest, RowRange, StoredType, differences
@@ -239,9 +239,7 @@ class _Build:
         for name in manifest.files:
             sync(folder / name)
         plan = Plan(how=self.how(), manifest=manifest)
-        draft = self.workspace.plan.with_suffix(".draft")
-        draft.write_text(plan.model_dump_json(), encoding="utf-8")
-        publish(draft, self.workspace.plan)
+        write_whole(self.workspace.plan, plan.model_dump_json())
         return plan
 
     def how(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from configs.durable import publish, sync
+from configs.durable import sync, write_whole
 from retrieval.manifest import MANIFEST_FILE, Manifest
 from retrieval.passage import BuildError, BusyError, IndexCorruptError, IndexMismatchError
 from retrieval.shards import VECTORS_FOLDER
@@ -154,9 +154,7 @@ class Workspace:
         for path in [*self.index.rglob("*"), self.index]:
             sync(path)
         record = Published(how=how, digest=manifest.digest, inode=self.index.stat().st_ino)
-        draft = self.folder / "published.draft"
-        draft.write_text(record.model_dump_json(), encoding="utf-8")
-        publish(draft, self._record)
+        write_whole(self._record, record.model_dump_json())
         self._settle(record)
         self.forget()
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.durable import publish
+from configs.durable import write_whole
 from eval.appended import ResumeError
 from eval.attack.attack import Attack
 from eval.attack.markdown import markdown
@@ -26,14 +26,14 @@ def prepare(folder: Path, attacks: Sequence[Attack]) -> Path:
                 f"{path} holds other attacks than these. Name another folder with -o, or move this one away."
             )
     else:
-        _write(path, content)
+        write_whole(path, content)
     return folder / "judgments.jsonl"
 
 
 def write_report(folder: Path, report: AttackReport) -> None:
     """Write the report for programs and for people."""
-    _write(folder / "report.json", report.model_dump_json(indent=2) + "\n")
-    _write(folder / "report.md", markdown(report))
+    write_whole(folder / "report.json", report.model_dump_json(indent=2) + "\n")
+    write_whole(folder / "report.md", markdown(report))
 
 
 def _line(attack: Attack) -> str:
@@ -52,9 +52,3 @@ def _line(attack: Attack) -> str:
         "poison": poison,
     }
     return json.dumps(record, ensure_ascii=True) + "\n"
-
-
-def _write(path: Path, content: str) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(content, encoding="utf-8")
-    publish(temporary, path)

@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from configs.digest import sha256_file
-from configs.durable import publish
+from configs.durable import publish, write_whole
 from eval.appended import ResumeError
 from eval.cases import BadLine
 from eval.rerank.judging import Progress, judge_again, judge_file
@@ -132,9 +132,7 @@ class Output:
             return None
 
     def _tell(self, run: Run) -> None:
-        part = self.beside("run.part")
-        part.write_text(json.dumps(run.model_dump(mode="json"), indent=1) + "\n")
-        publish(part, self.beside("run.json"))
+        write_whole(self.beside("run.json"), json.dumps(run.model_dump(mode="json"), indent=1) + "\n")
 
     @contextmanager
     def _rejecting(self) -> Iterator["_Rejecting"]:
@@ -224,6 +222,7 @@ def rerank(
         done = output.finished(run)
         kept = file.resume(judged)
         if done and not (retry_failed and kept.outages):
+            asyncio.run(judge.aclose())
             return done, False
         asyncio.run(_judge(judge, samples, file, kept, watch, again=run.judged if retry_failed else None))
         watch.on_ranking()

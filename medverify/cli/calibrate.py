@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from configs.durable import publish
+from configs.durable import write_whole
 from medverify.cli.common import JsonOption, fail, mended_by_user, out
 from medverify.cli.figures import interval, number, p_value
 
@@ -49,9 +49,7 @@ def calibrate(
         methods = [name for name in METHODS if method in (CurveName.AUTO, name)]
         try:
             calibration = fitted(read_judgments(judgments), read_pack(pack), pack.name, methods, seed)
-            part = output.with_name(f"{output.name}.part")
-            part.write_text(calibration.to_json(), encoding="utf-8")
-            publish(part, output)
+            write_whole(output, calibration.to_json())
         except (OSError, PackError, ValueError) as error:
             fail(str(error))
     if as_json:
