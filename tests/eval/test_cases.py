@@ -45,12 +45,12 @@ JSONL = line(WARFARIN) + b"\n" + line(DIGOXIN) + b"\n"
         pytest.param(JSONL.replace(b"\n", b"\r\n"), id="crlf"),
         pytest.param(b"\n  \n" + JSONL.replace(b"\n", b"\n\n\t\n"), id="blank lines"),
         pytest.param(b"\xef\xbb\xbf" + JSONL, id="bom"),
-        pytest.param(gzip.compress(JSONL), id="gzip"),
-        pytest.param(gzip.compress(JSONL[:60]) + gzip.compress(JSONL[60:]), id="gzip in two members"),
-        pytest.param(gzip.compress(b"\xef\xbb\xbf" + JSONL), id="gzip with a bom"),
+        pytest.param(gzip.compress(JSONL, mtime=0), id="gzip"),
+        pytest.param(gzip.compress(JSONL[:60], mtime=0) + gzip.compress(JSONL[60:], mtime=0), id="gzip in two members"),
+        pytest.param(gzip.compress(b"\xef\xbb\xbf" + JSONL, mtime=0), id="gzip with a bom"),
         pytest.param(line([WARFARIN, DIGOXIN]), id="array"),
         pytest.param(b"\xef\xbb\xbf\n" + json.dumps([WARFARIN, DIGOXIN], indent=2).encode(), id="array over lines"),
-        pytest.param(gzip.compress(line([WARFARIN, DIGOXIN])), id="gzip of an array"),
+        pytest.param(gzip.compress(line([WARFARIN, DIGOXIN]), mtime=0), id="gzip of an array"),
     ],
 )
 def test_every_layout_gives_the_same_cases(data: bytes) -> None:
@@ -64,14 +64,14 @@ def test_one_case_alone_on_a_line_or_over_several(indent: int | None) -> None:
 
 def test_a_path_is_read(tmp_path: Path) -> None:
     (tmp_path / "cases.jsonl").write_bytes(JSONL)
-    (tmp_path / "cases.jsonl.gz").write_bytes(gzip.compress(JSONL))
+    (tmp_path / "cases.jsonl.gz").write_bytes(gzip.compress(JSONL, mtime=0))
     assert list(read_cases(tmp_path / "cases.jsonl")) == list(read_cases(tmp_path / "cases.jsonl.gz")) == BOTH
 
 
 def test_what_unpacks_to_more_than_memory_may_hold_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval.cases._MOST_UNPACKED", 2 * 2**20)
-    assert read(gzip.compress(JSONL)) == BOTH
-    packed = gzip.compress(bytes(64 * 2**20))
+    assert read(gzip.compress(JSONL, mtime=0)) == BOTH
+    packed = gzip.compress(bytes(64 * 2**20), mtime=0)
     tracemalloc.start()
     [bad] = read(packed)
     peak = tracemalloc.get_traced_memory()[1]
@@ -85,7 +85,7 @@ def test_a_missing_file_is_for_the_caller(tmp_path: Path) -> None:
         list(read_cases(tmp_path / "absent.jsonl"))
 
 
-@pytest.mark.parametrize("data", [b"", b"\n \n", b"\xef\xbb\xbf", b"[]", gzip.compress(b"")])
+@pytest.mark.parametrize("data", [b"", b"\n \n", b"\xef\xbb\xbf", b"[]", gzip.compress(b"", mtime=0)])
 def test_nothing_gives_nothing(data: bytes) -> None:
     assert read(data) == []
 
@@ -181,12 +181,12 @@ def test_an_id_used_twice_in_an_array_names_the_element() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        gzip.compress(JSONL)[:-9],
-        gzip.compress(JSONL)[:12],
+        gzip.compress(JSONL, mtime=0)[:-9],
+        gzip.compress(JSONL, mtime=0)[:12],
         b"\x1f\x8b",
         b"\x1f\x8b" + b"a" * 50,
-        gzip.compress(JSONL)[:-8] + b"\x00" * 8,
-        gzip.compress(JSONL).replace(gzip.compress(JSONL)[20:30], b"\x00" * 10),
+        gzip.compress(JSONL, mtime=0)[:-8] + b"\x00" * 8,
+        gzip.compress(JSONL, mtime=0).replace(gzip.compress(JSONL, mtime=0)[20:30], b"\x00" * 10),
     ],
 )
 def test_a_damaged_gzip_file_is_a_problem_and_no_crash(data: bytes) -> None:
