@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 from configs.settings import EXACT, Profile
 from retrieval.encoder import Encoder
+from retrieval.heap import heap_trimmer
 from retrieval.manifest import Manifest
 from retrieval.normalize import is_seen
 from retrieval.passage import Hit, IndexCorruptError, IndexMismatchError, PartialAnswerError, QueryError
@@ -58,7 +59,9 @@ class LocalRetriever:
         self.stats = EngineStats()
         if isinstance(ranker, Staged):
             self.stats.stages |= ranker.stages
-        self._queue = SearchQueue(self._find, max_waiting=max_waiting, max_batch=max_batch, stats=self.stats)
+        self._queue = SearchQueue(
+            self._find, max_waiting=max_waiting, max_batch=max_batch, stats=self.stats, between=heap_trimmer()
+        )
 
     @classmethod
     def open(

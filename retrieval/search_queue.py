@@ -44,14 +44,21 @@ class SearchQueue(Generic[T]):
     """Batches searches for one worker thread. May be asked from any thread and any number of event loops."""
 
     def __init__(
-        self, work: Callable[[list[Ask]], list[T]], *, max_waiting: int, max_batch: int, stats: EngineStats
+        self,
+        work: Callable[[list[Ask]], list[T]],
+        *,
+        max_waiting: int,
+        max_batch: int,
+        stats: EngineStats,
+        between: Callable[[], None] = lambda: None,
     ) -> None:
         """Args:
         work: answers a batch. Called by one thread; an error fails the queries that cause it and no others.
         max_waiting: searches in the queue; beyond it new ones are refused.
         max_batch: queries worked on together; more would only make the first of them wait.
+        between: called by the worker thread after each batch.
         """
-        self._work = work
+        self._work, self._between = work, between
         self._max_waiting, self._max_batch = max_waiting, max_batch
         self._stats = stats
         self._changed = threading.Condition()  # guards all below; held for moments only, never during work
@@ -151,6 +158,7 @@ class SearchQueue(Generic[T]):
                 self._answer(batch)
                 elapsed = (perf_counter() - started) / len(batch)
                 self._seconds_per_search += 0.1 * (elapsed - self._seconds_per_search)
+                self._between()
         finally:
             with self._changed:
                 if not self._closed:
