@@ -23,8 +23,11 @@ class Variant:
     settings: JudgeSettings
 
     def of(self, judge: Judge) -> Judge:
-        """The same engine, index and prompt with these settings."""
-        return Judge(judge.engine, judge.retriever, judge.prompt, judge.mode, self.settings)
+        """The same engine, index and prompt with these settings, and the same calibration where it is still the same judge."""
+        made = Judge(judge.engine, judge.retriever, judge.prompt, judge.mode, self.settings)
+        if made.judge_id == judge.judge_id:  # another seed, for one
+            made.calibration = judge.calibration
+        return made
 
 
 def variants(settings: JudgeSettings, seeds: int = 1, *, without_search: bool = False) -> list[Variant]:

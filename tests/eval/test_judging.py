@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from calibration_fakes import calibration
 from eval_fakes import ThreeBooks, cases, scripted_judge
 
 from configs.settings import JudgeSettings, Sampling
@@ -36,6 +37,14 @@ def test_seeds_share_a_judge_id_and_the_one_without_search_has_its_own() -> None
     judge = scripted_judge()
     plain, seed, silent = (one.of(judge) for one in variants(judge.settings, 2, without_search=True))
     assert plain.judge_id == seed.judge_id == judge.judge_id != silent.judge_id
+
+
+def test_a_calibration_goes_with_its_judge_and_with_no_other() -> None:
+    judge = scripted_judge()
+    judge.calibration = calibration(judge.judge_id)
+    plain, seed, silent = (one.of(judge) for one in variants(judge.settings, 2, without_search=True))
+    assert plain.calibrated(0.9) == seed.calibrated(0.9) == judge.calibrated(0.9) == pytest.approx(0.75)
+    assert silent.calibrated(0.9) is None
 
 
 @pytest.mark.parametrize("mode", ["free", "guided"])
