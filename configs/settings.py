@@ -207,11 +207,21 @@ class RetrieveSettings(Section):
 class PathSettings(Section):
     """Where files are kept."""
 
-    cache: Annotated[Path, Field(description="Converted models and the starter index.")] = Path("~/.cache/medverify")
+    # Defaults are paths already; read as JSON, strictly, they would have to be text.
+    cache: Annotated[Path, Field(description="Converted models and the starter index.", validate_default=False)] = Path(
+        "~/.cache/medverify"
+    )
+    state: Annotated[
+        Path,
+        Field(
+            description="What a service must not forget: keys, judgments, jobs, the audit log.", validate_default=False
+        ),
+    ] = Path("~/.local/state/medverify")
 
     @model_validator(mode="after")
     def _expand(self) -> "PathSettings":
-        object.__setattr__(self, "cache", self.cache.expanduser())
+        for name in ("cache", "state"):
+            object.__setattr__(self, name, getattr(self, name).expanduser())
         return self
 
 

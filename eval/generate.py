@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from eval.answers import EXTRACTOR_VERSION, extract_answer
 from eval.journal import Journal
 from eval.packs import FAILED, QuestionRow
+from verifier.answers import EXTRACTOR_VERSION, extract_answer
 from verifier.engines import base
 from verifier.engines.base import Engine, EngineError, Generate, Tokenizer
 from verifier.prompt import render_question

@@ -57,6 +57,19 @@ def described(statuses: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": meaning, "content": content} for status, meaning in statuses.items()}
 
 
+#: Problems of every route that judges.
+JUDGING = described(
+    {
+        400: "The body is not text, or is nested too deeply, to be read as JSON.",
+        408: "The body did not arrive in time.",
+        413: "The request or its batch is too large.",
+        422: "The request does not fit the schema.",
+        500: "The service met an error of its own.",
+        503: "The service is busy; come back after Retry-After seconds.",
+    }
+)
+
+
 def install(app: FastAPI) -> None:
     """Make the app answer every error with a problem."""
 

@@ -9,6 +9,11 @@ from verifier.types import Case, Judgment
 
 Seed = Annotated[int | None, Field(ge=0, le=2**31 - 1, description="Overrides the service's sampling seed.")]
 
+Deadline = Annotated[
+    float | None,
+    Field(gt=0, description="Seconds for the request; shortens the service's own deadline, never extends it."),
+]
+
 _EXAMPLE: JsonDict = {
     "id": "case-1",
     "question": "What does warfarin inhibit?",
@@ -24,6 +29,7 @@ class VerifyOne(BaseModel):
 
     case: Case
     seed: Seed = None
+    deadline_s: Deadline = None
 
     @model_validator(mode="before")
     @classmethod
@@ -34,9 +40,8 @@ class VerifyOne(BaseModel):
         if "case" in data:
             case = data["case"]
             return {**data, "case": {"id": "0", **case}} if isinstance(case, dict) else data
-        fields = dict(data)
-        seed = fields.pop("seed", None)
-        return {"case": {"id": "0", **fields}, "seed": seed}
+        asked = {name: data[name] for name in ("seed", "deadline_s") if name in data}
+        return {**asked, "case": {"id": "0", **{name: data[name] for name in data if name not in asked}}}
 
 
 class VerifyMany(BaseModel):
@@ -46,6 +51,7 @@ class VerifyMany(BaseModel):
 
     cases: Annotated[list[Case], Field(min_length=1)]
     seed: Seed = None
+    deadline_s: Deadline = None
 
     @model_validator(mode="before")
     @classmethod

@@ -14,6 +14,7 @@ from retrieval.passage import QueryError, RetrievalError, Retriever
 from verifier.confidence import Confidence, LabelTokens, read_confidence
 from verifier.engines import base
 from verifier.engines.base import Completion, Engine, Finish, Generate, Tokenizer
+from verifier.events import Searched, Thought, Watch, unwatched
 from verifier.parse import Parser, Tag
 from verifier.prompt import CLOSE_INFORMATION, OPEN_INFORMATION, render_passage
 from verifier.transcript import Author, Transcript
@@ -50,6 +51,7 @@ class Episode:
     settings: JudgeSettings
     labels: LabelTokens
     seed: int
+    watch: Watch = unwatched
     transcript: Transcript = field(default_factory=Transcript)
     parser: Parser = field(default_factory=Parser)
     thoughts: list[str] = field(default_factory=list)
@@ -58,6 +60,7 @@ class Episode:
     written: int = 0  # tokens of the policy's turns, kept or not
     prefilled: int = 0
     cached: int = 0
+    _last: float = field(default_factory=time.perf_counter)  # when the last event was told
 
     async def ask(
         self, ids: Sequence[int], max_tokens: int = 1, stop: tuple[str, ...] = (), watch: tuple[int, ...] = ()
@@ -100,6 +103,16 @@ class Episode:
             return completion, None
         return completion, StopReason.MAX_TOKENS if tokens_left <= room else StopReason.CONTEXT_FULL
 
+    def keep_thought(self, text: str) -> None:
+        """A thought of the policy's: part of the critique."""
+        self.thoughts.append(text)
+        self.watch(Thought(text, self.lap_s()))
+
+    def lap_s(self) -> float:
+        """Seconds since this was last asked."""
+        last, self._last = self._last, time.perf_counter()
+        return self._last - last
+
     @property
     def room(self) -> int:
         """Tokens that the context still takes."""
@@ -140,6 +153,8 @@ class Episode:
         self.searches.append(
             Search(query=query, passages=passages[:shown], omitted=len(passages) - shown, latency_ms=elapsed)
         )
+        self.lap_s()
+        self.watch(Searched(self.searches[-1], elapsed / 1000))
 
     def _show(self, passages: list[EvidencePassage]) -> int:
         """Append an <information> block; whole passages are dropped from the bottom until it fits. Returns how many stay."""

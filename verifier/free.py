@@ -26,7 +26,9 @@ async def run_free(episode: Episode) -> Verdict:
         kept = len(completion.ids) - (completion.finish is Finish.END)
         episode.transcript.add(Author.POLICY, completion.ids[:kept], completion.logprobs[:kept])
         blocks = episode.parser.feed(episode.decode(completion.ids))
-        episode.thoughts += [block.content.strip() for block in blocks if block.tag is Tag.THINK]
+        for block in blocks:
+            if block.tag is Tag.THINK:
+                episode.keep_thought(block.content.strip())
         action = next((block for block in blocks if block.tag in _ACTIONS), None)
         if action is not None and action.tag is Tag.ANSWER:
             return await _answer(episode, completion, action)

@@ -47,7 +47,7 @@ class _Draft:
 async def _think(episode: Episode, lead: str) -> None:
     draft = await _draft(episode, f"{Tag.THINK.opening}\n{lead}", episode.settings.guided.think_tokens, _TAG_LIKE)
     draft.keep(episode, f"\n{Tag.THINK.closing}\n")
-    episode.thoughts.append(f"{lead}{draft.text}".strip())
+    episode.keep_thought(f"{lead}{draft.text}".strip())
 
 
 async def _search(episode: Episode) -> bool:

@@ -17,6 +17,7 @@ from verifier.confidence import label_tokens
 from verifier.engines import base
 from verifier.engines.base import ContextFullError, Engine, EngineError
 from verifier.episode import RESERVE, Episode, Stop, Verdict
+from verifier.events import Decided, Opened, Watch, unwatched
 from verifier.free import run_free
 from verifier.guided import run_guided
 from verifier.parse import PARSER_VERSION, Parse
@@ -122,12 +123,18 @@ class Judge:
         """Cases that can be judged as one batch."""
         return self.engine.max_sequences
 
-    async def verify(self, case: Case, seed: int | None = None) -> Judgment:
+    async def verify(
+        self, case: Case, seed: int | None = None, *, deadline_s: float | None = None, watch: Watch = unwatched
+    ) -> Judgment:
         """Judge one case. Always returns: whatever fails is a status, never a number.
 
-        The deadline covers the wait for a place in the engine too.
+        Args:
+            case: what to judge.
+            seed: in place of the settings' seed.
+            deadline_s: in place of the settings' deadline, if it is sooner. It covers the wait for a place in the engine too.
+            watch: told what happens, as it happens.
         """
-        return (await self._verify([case], seed))[0]
+        return (await self._verify([case], seed, deadline_s, watch))[0]
 
     async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> list[Judgment]:
         """Judge cases as one batch, in step with one another, at most `max_together` of them.
@@ -136,24 +143,35 @@ class Judge:
         """
         return await self._verify(cases, seed)
 
-    async def _verify(self, cases: Sequence[Case], seed: int | None) -> list[Judgment]:
-        deadline = asyncio.get_running_loop().time() + self.settings.limits.deadline_s
+    async def _verify(
+        self, cases: Sequence[Case], seed: int | None, deadline_s: float | None = None, watch: Watch = unwatched
+    ) -> list[Judgment]:
+        allowed_s = min(filter(None, (self.settings.limits.deadline_s, deadline_s)))
+        asked = asyncio.get_running_loop().time()
+        deadline = asked + allowed_s
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout_at(deadline):
                     sequences = await stack.enter_async_context(self.engine.open(len(cases)))
+                watch(Opened(asyncio.get_running_loop().time() - asked))
                 runs = (
-                    self.run(case, sequence, seed, deadline) for case, sequence in zip(cases, sequences, strict=True)
+                    self.run(case, sequence, seed, deadline, watch)
+                    for case, sequence in zip(cases, sequences, strict=True)
                 )
                 return [outcome.judgment for outcome in await asyncio.gather(*runs)]
         except TimeoutError:
-            reason, detail = StopReason.DEADLINE, f"no place in the engine within {self.settings.limits.deadline_s} s"
+            reason, detail = StopReason.DEADLINE, f"no place in the engine within {allowed_s:g} s"
         except EngineError as error:
             reason, detail = StopReason.ENGINE_ERROR, str(error)
         return [self._failure(case, seed, reason, detail) for case in cases]
 
     async def run(
-        self, case: Case, sequence: base.Sequence, seed: int | None = None, deadline: float | None = None
+        self,
+        case: Case,
+        sequence: base.Sequence,
+        seed: int | None = None,
+        deadline: float | None = None,
+        watch: Watch = unwatched,
     ) -> Outcome:
         """Run one episode on a sequence that the caller opened; the sequence is closed at its end.
 
@@ -162,11 +180,12 @@ class Judge:
             sequence: a place in the engine.
             seed: in place of the settings' seed.
             deadline: time of the running event loop by which there must be a verdict; counted from now if None.
+            watch: told what happens, as it happens.
         """
         deadline = deadline or asyncio.get_running_loop().time() + self.settings.limits.deadline_s
         started = time.perf_counter()
         seed = self.seed if seed is None else seed
-        episode = Episode(self.engine, sequence, self.retriever, self.settings, self.labels, seed)
+        episode = Episode(self.engine, sequence, self.retriever, self.settings, self.labels, seed, watch)
         verdict: Verdict | None = None
         stop = Stop(StopReason.ANSWERED)
         try:
@@ -179,7 +198,7 @@ class Judge:
                     if self.settings.force_verdict and ended.reason in _FORCEABLE:
                         verdict = await self._force(episode)
         except TimeoutError:
-            stop = Stop(StopReason.DEADLINE, f"no verdict within {self.settings.limits.deadline_s} s")
+            stop = Stop(StopReason.DEADLINE, "no verdict by the deadline")
         except Stop as ended:  # forcing failed as well
             stop = ended
         except ContextFullError as error:
@@ -192,6 +211,8 @@ class Judge:
             stop = Stop(StopReason.ENGINE_ERROR, f"internal error: {type(error).__name__}")
         finally:
             sequence.close()
+        if verdict is not None:
+            watch(Decided(verdict.label, verdict.confidence.p_correct, verdict.forced, episode.lap_s()))
         elapsed = (time.perf_counter() - started) * 1000
         read = episode.parser.finish()
         judgment = self._judgment(case, episode, read=read, verdict=verdict, stop=stop, elapsed_ms=elapsed)

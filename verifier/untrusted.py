@@ -52,9 +52,10 @@ class _Folding(dict[int, str]):
 
 _FOLDING = _Folding()
 
-# A character's name in HTML, once escaped or several times; browsers do without the semicolon.
+# A character's name in HTML, once escaped or several times; browsers do without the semicolon. (No possessive group: early
+# releases of Python 3.11 go on from the wrong place behind one.)
 _ENTITY = re.compile(
-    r"&(?:amp;|#0*+38;|#x0*+26;)*+(?:(?P<less>lt|lang|lsaquo|laquo)|(?P<greater>gt|rang|rsaquo|raquo)"
+    r"&(?:amp;|#0*+38;|#x0*+26;)*(?:(?P<less>lt|lang|lsaquo|laquo)|(?P<greater>gt|rang|rsaquo|raquo)"
     r"|#0*+(?P<decimal>[0-9]{1,7})(?![0-9])|#x0*+(?P<hex>[0-9a-f]{1,6})(?![0-9a-f]));?"
 )
 

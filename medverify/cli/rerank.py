@@ -233,11 +233,15 @@ def _stopped_by_signals() -> Iterator[None]:
     """Let SIGTERM end a run as Ctrl-C does, and either with a word on how to go on."""
 
     def stop(_: int, frame: FrameType | None) -> None:
-        interrupt = signal.getsignal(signal.SIGINT)  # asyncio has its own while it runs
-        if not callable(interrupt):  # ignored by a shell for what runs in the background
-            raise KeyboardInterrupt
-        interrupt(signal.SIGINT, frame)
+        if callable(interrupt := signal.getsignal(signal.SIGINT)):  # asyncio has its own while it runs
+            interrupt(signal.SIGINT, frame)
 
+    # For what runs in the background shells ignore Ctrl-C, and asyncio then has no way to be interrupted: give it one that
+    # only SIGTERM takes.
+    in_background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if in_background:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
@@ -246,3 +250,6 @@ def _stopped_by_signals() -> Iterator[None]:
         raise typer.Exit(_INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+        if in_background:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops one that is pending
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -69,12 +69,21 @@ def real_models() -> None:
         pytest.skip(f"not installed: {', '.join(absent)}; `make test` installs all of it")
 
 
+# Ctrl-C reaches it even where the tests run in the background, for which shells switch it off; except where that is wanted.
+_COMMAND = """
+import os, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN if "IN_BACKGROUND" in os.environ else signal.default_int_handler)
+from medverify.cli import main
+main()
+"""
+
+
 @pytest.fixture(scope="session")
 def start(environment: dict[str, str]) -> Callable[..., "subprocess.Popen[bytes]"]:
     """Start a command in a process of its own."""
 
     def _start(*arguments: str | Path, **environ: str) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-c", "from medverify.cli import main; main()", *map(str, arguments)]
+        command = [sys.executable, "-c", _COMMAND, *map(str, arguments)]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**environment, **environ})
 

@@ -133,19 +133,36 @@ def test_a_file_of_somebody_is_refused_before_a_judge_is_loaded(cli: Cli, sample
     assert (tmp_path / "out.jsonl").read_text() == "a diary"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("numbers", "where"),
+    [
+        ([signal.SIGINT], {}),
+        ([signal.SIGTERM], {}),
+        ([signal.SIGINT, signal.SIGTERM], {"IN_BACKGROUND": "1"}),  # where Ctrl-C is for somebody else
+    ],
+    ids=["Ctrl-C", "SIGTERM", "in the background"],
+)
 def test_a_signal_ends_it_cleanly_and_the_same_command_goes_on(
-    start: Callable[..., "subprocess.Popen[bytes]"], samples: Path, tmp_path: Path, number: signal.Signals
+    start: Callable[..., "subprocess.Popen[bytes]"],
+    samples: Path,
+    tmp_path: Path,
+    numbers: list[signal.Signals],
+    where: dict[str, str],
 ) -> None:
     samples.write_text(samples.read_text() * 20)
     out = tmp_path / "out.jsonl"
     judgments = tmp_path / "out.jsonl.judgments.jsonl"
     with serving("0.1") as url:
         command = ["rerank", samples, "-o", out, *NAMED, "--url", url, "--concurrency", "4"]
-        with start(*command) as process:
-            while process.poll() is None and not (judgments.exists() and judgments.read_bytes().count(b"\n") > 16):
-                time.sleep(0.01)
-            process.send_signal(number)
+        with start(*command, **where) as process:
+            seen = 0
+            for number in numbers:
+                while process.poll() is None and not (
+                    judgments.exists() and judgments.read_bytes().count(b"\n") > seen
+                ):
+                    time.sleep(0.01)
+                process.send_signal(number)
+                seen += 8
             _, err = process.communicate(timeout=60)
         assert process.returncode == 130
         assert b"the same command goes on from there" in err

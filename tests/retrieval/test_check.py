@@ -166,4 +166,4 @@ def test_a_real_model_in_half_precision(tmp_path: Path, minilm: TransformerEncod
     manifest = build_index(few, minilm, tmp_path / "index", dtype="float16", shard_rows=10)
     sample = encode_again(tmp_path / "index", manifest, minilm, 12, seed=3)
     assert sample.wrong == ()
-    assert 0 < sample.largest < 1e-3
+    assert 0 < sample.largest < sample.allowed  # both grow where passages are encoded in bfloat16

@@ -6,7 +6,9 @@ compiled when it is first used and kept on disk, takes half the time (docs/bench
 alone.
 """
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numba
@@ -15,8 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# numba's simplest threading layer, the only one on some systems, ends the process when two threads use it at once.
-_one_at_a_time = threading.Lock()
+_ALONE_BYTES = 1_000_000  # of keys: fewer are read before another thread has woken up
 
 
 def attend_single_tokens(  # noqa: PLR0917
@@ -39,12 +40,24 @@ def attend_single_tokens(  # noqa: PLR0917
         float32 [B, H, G, D].
     """
     out_BHGD = torch.empty_like(query_BHGD)
-    with _one_at_a_time:
-        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
-        _attend(
-            query_BHGD.numpy(), keys.numpy(), values.numpy(), slots_B, lengths_B, np.float32(scale), out_BHGD.numpy()
-        )
+    given = (query_BHGD.numpy(), keys.numpy(), values.numpy(), slots_B, lengths_B, np.float32(scale), out_BHGD.numpy())
+    pairs = len(slots_B) * keys.shape[1]
+    worth_it = int(lengths_B.sum()) * keys[0, :, 0].nbytes > _ALONE_BYTES
+    threads = min(torch.get_num_threads(), pairs) if worth_it else 1
+    bounds = [pairs * part // threads for part in range(threads + 1)]
+    parts = [partial(_attend, *given, first, last) for first, last in pairwise(bounds)]
+    others = [_helpers(threads - 1).submit(part) for part in parts[1:]]
+    parts[0]()
+    for other in others:
+        other.result()
     return out_BHGD
+
+
+@cache
+def _helpers(count: int) -> ThreadPoolExecutor:
+    """Threads beside the one that asks. Not numba's: what it runs in parallel in the process that compiled it differs in the
+    last bits from what other processes read from disk."""
+    return ThreadPoolExecutor(max(count, 1), thread_name_prefix="attention")
 
 
 @numba.njit(fastmath={"contract"}, inline="always")  # type: ignore[untyped-decorator]
@@ -67,12 +80,13 @@ def _exp(x: Any) -> Any:
 
 
 # Sums may be reordered, so that they vectorise; but a NaN must stay one, for by it a broken model is known.
-@numba.njit(parallel=True, fastmath={"reassoc", "contract", "nsz", "arcp"}, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(fastmath={"reassoc", "contract", "nsz", "arcp"}, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _attend(  # noqa: PLR0917
-    query: Any, keys: Any, values: Any, slots: Any, lengths: Any, scale: Any, out: Any
+    query: Any, keys: Any, values: Any, slots: Any, lengths: Any, scale: Any, out: Any, first: int, last: int
 ) -> None:
-    sequences, key_heads, group, size = query.shape
-    for pair in numba.prange(sequences * key_heads):
+    """Pairs of sequence and key head from `first` to before `last`."""
+    _, key_heads, group, size = query.shape
+    for pair in range(first, last):
         sequence, head = pair // key_heads, pair % key_heads
         length = lengths[sequence]
         key, value = keys[slots[sequence], head], values[slots[sequence], head]

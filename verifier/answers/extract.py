@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from eval import answer_cues as cues
-from eval.answer_forms import Marked, Named, plain
+from verifier.answers import cues
+from verifier.answers.forms import Marked, Named, plain
 
 #: Part of what a generated pack depends on: raise it when texts come to be read differently.
 EXTRACTOR_VERSION = 1

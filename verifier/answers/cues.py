@@ -1,6 +1,7 @@
-"""The words by which a text announces, denies, concludes or refuses an answer: the patterns of `eval.answers`.
+"""The words by which a text announces, denies, concludes or refuses an answer: the patterns of `verifier.answers.extract`.
 
-None of them names a letter; those come from the options, see `eval.answer_forms`. They run over texts that are plain already.
+None of them names a letter; those come from the options, see `verifier.answers.forms`. They run over texts that are plain
+already.
 """
 
 import re

@@ -1,0 +1,1 @@
+"""The routes, one file a family. Each translates a wire format onto `serve.judging.JudgingService`."""

@@ -1,0 +1,28 @@
+"""What operators and programs ask a service about itself."""
+
+from fastapi import APIRouter
+
+from serve.judging import JudgingService
+from serve.schemas import Health, Info, Ready
+
+
+def router(service: JudgingService, info: Info) -> APIRouter:
+    """`/health`, `/ready`, `/info`."""
+    routes = APIRouter()
+
+    @routes.get("/health")
+    async def health() -> Health:
+        """The process is alive."""
+        return Health()
+
+    @routes.get("/ready")
+    async def ready() -> Ready:
+        """The judge is loaded and takes cases: this service does not listen before it is."""
+        return Ready(cases_in_flight=service.admission.in_flight)
+
+    @routes.get("/info")
+    async def about() -> Info:
+        """What judges here: ids and digests that make a judgment repeatable, and how good it was measured to be."""
+        return info
+
+    return routes
