@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,6 @@ from serve.judgment_ids import JudgmentIds, is_judgment_id
 from verifier.types import Status
 
 _DAY_S = 86_400
-MOST_EXAMINED = 20_000  # lines for one page: a rare filter must not read gigabytes for one answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +46,23 @@ class Wanted:
 class AuditStore:
     """Not for several threads at once, except `page`."""
 
-    def __init__(self, folder: Path, settings: AuditSettings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: AuditSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        most_examined: int = 20_000,
+    ) -> None:
         """Name the folder; it is opened with the first judgment.
 
         Args:
             folder: of all processes that write this log.
             settings: what is kept, and for how long.
             clock: seconds since 1970.
+            most_examined: lines read for one page: a rare filter must not read gigabytes for one answer.
         """
+        self._most_examined = most_examined
         self._folder = folder
         self._settings = settings
         self._clock = clock
@@ -102,7 +110,17 @@ class AuditStore:
         Raises:
             OSError: the files cannot be read.
         """
-        return _page(newest_first(self._folder, before), wanted, limit)
+        found: list[AuditLine] = []
+        last: str | None = None
+        for number, (id, text) in enumerate(newest_first(self._folder, before)):
+            if len(found) == limit or number == self._most_examined:
+                return JudgmentPage(judgments=found, next=last)
+            last = id
+            if wanted.may_be(text):
+                line = AuditLine.model_validate_json(text)
+                if wanted.has(line):
+                    found.append(line)
+        return JudgmentPage(judgments=found, next=None)
 
     def tidy(self) -> None:
         """Delete what is older than the retention setting.
@@ -134,17 +152,3 @@ class AuditStore:
             return self._passages.find({passage.sha256 for search in line.searches for passage in search.passages})
         except (OSError, sqlite3.Error):
             return {}  # the line itself is still worth showing; its passages have their ids
-
-
-def _page(lines: Iterator[Line], wanted: Wanted, limit: int) -> JudgmentPage:
-    found: list[AuditLine] = []
-    last: str | None = None
-    for number, (id, text) in enumerate(lines):
-        if len(found) == limit or number == MOST_EXAMINED:
-            return JudgmentPage(judgments=found, next=last)
-        last = id
-        if wanted.may_be(text):
-            line = AuditLine.model_validate_json(text)
-            if wanted.has(line):
-                found.append(line)
-    return JudgmentPage(judgments=found, next=None)

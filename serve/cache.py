@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 FILE = "judgments.sqlite"
 _BUSY_S = 0.25  # a request may be waiting
-_REST_S = 10.0  # without a cache after a fault, so that a locked file or a full disk does not slow every request down
 _MOST_WAITING = 1000  # judgments on their way into the file
 _DAY_S = 86_400
 _VERSION = 1
@@ -68,7 +67,7 @@ class CacheStats:
 class JudgmentCache:
     """Made on the event loop and used there; the file is touched in one thread of its own."""
 
-    def __init__(self, path: Path, *, max_rows: int, max_bytes: int, max_age_days: float) -> None:
+    def __init__(self, path: Path, *, max_rows: int, max_bytes: int, max_age_days: float, rest_s: float = 10.0) -> None:
         """Name the file; it is opened when it is first needed, so that a broken one never keeps a service from starting.
 
         Args:
@@ -76,7 +75,9 @@ class JudgmentCache:
             max_rows: judgments kept; the one that was not asked for the longest time goes first.
             max_bytes: size of their texts together; the file is somewhat larger.
             max_age_days: days after which a judgment is forgotten however often it is asked for; 0: never.
+            rest_s: seconds without a cache after a fault, so that a locked file or a full disk does not slow every request.
         """
+        self._rest_s = rest_s
         self._path = path
         self._max_rows = max_rows
         self._max_bytes = max_bytes
@@ -161,8 +162,8 @@ class JudgmentCache:
                 error = another
             else:
                 return
-        self._resting_until = time.monotonic() + _REST_S
-        logger.warning("the judgment cache cannot be used (%s); going on without it for %g s", error, _REST_S)
+        self._resting_until = time.monotonic() + self._rest_s
+        logger.warning("the judgment cache cannot be used (%s); going on without it for %g s", error, self._rest_s)
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -209,12 +210,9 @@ class JudgmentCache:
             self._attempt(lambda connection: self._insert(connection, key, body))
 
     def _insert(self, connection: sqlite3.Connection, key: bytes, body: bytes) -> None:
-        touched, self._touched = self._touched, {}
         self._tick += 1
         with transaction(connection):
-            connection.executemany(
-                "UPDATE judgments SET used = ? WHERE rowid = ?", [(tick, number) for number, tick in touched.items()]
-            )
+            self._note_uses(connection)
             # What was answered once stays the answer, until it is too old.
             self._delete_older(connection)
             added = connection.execute(
@@ -239,7 +237,14 @@ class JudgmentCache:
 
     def _forget(self, connection: sqlite3.Connection) -> None:
         with transaction(connection):
+            self._note_uses(connection)
             self._delete_older(connection)
+
+    def _note_uses(self, connection: sqlite3.Connection) -> None:
+        touched, self._touched = self._touched, {}
+        connection.executemany(
+            "UPDATE judgments SET used = ? WHERE rowid = ?", [(tick, number) for number, tick in touched.items()]
+        )
 
     def _delete_older(self, connection: sqlite3.Connection) -> None:
         if self._max_age_s:
@@ -247,6 +252,8 @@ class JudgmentCache:
             self.stats.evicted += connection.execute("DELETE FROM judgments WHERE made < ?", (oldest,)).rowcount
 
     def _close(self) -> None:
+        if self._touched:
+            self._attempt(self._forget)
         self._close_connection()
 
     def _close_connection(self) -> None:

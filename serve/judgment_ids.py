@@ -12,8 +12,8 @@ _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
 _CHANCE_BITS = 80
 LENGTH = 26
-PATTERN = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
-_VALID = re.compile(PATTERN)
+PATTERN = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"  # as JSON schema wants it
+_VALID = re.compile(PATTERN.strip("^$"))
 
 
 class JudgmentIds:
@@ -37,7 +37,7 @@ class JudgmentIds:
 
 def is_judgment_id(text: str) -> bool:
     """Whether the text has the form of an id."""
-    return bool(_VALID.match(text))
+    return bool(_VALID.fullmatch(text))
 
 
 def _encode(value: int) -> str:
