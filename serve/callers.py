@@ -103,7 +103,7 @@ class OpenToAllError(Exception):
     """The service would let everybody in; the message names the command that mends it."""
 
 
-def check_start(host: str, rule: Literal["auto", "required", "off"], keys: KeyStore) -> None:
+def check_start(host: str, rule: Literal["auto", "required", "off"], keys: KeyStore | None) -> None:
     """Refuse to listen where others can connect while there is no key.
 
     Raises:
@@ -114,7 +114,7 @@ def check_start(host: str, rule: Literal["auto", "required", "off"], keys: KeySt
         return
     if rule == "off":
         logger.warning("listening on %s without keys: whoever can connect is let in", host or "all addresses")
-    elif all(key.revoked for key in keys.list()):
+    elif keys is None or all(key.revoked for key in keys.list()):
         raise OpenToAllError(
             f"others can connect to {host or 'all addresses'}, and there is no key that lets them in. Make one: medverify keys "
             "add NAME. If something in front of the service asks who is there: --set serve.keys=off"

@@ -16,7 +16,8 @@ _DESCRIPTION_POLICY = (
     "worker-src 'self' blob:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 _DESCRIPTION_PATHS = ("/docs", "/redoc")
-_HEADERS = {
+#: On every answer.
+HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -41,7 +42,7 @@ class SecurityHeaders:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in HEADERS.items():
                     headers.setdefault(name, value)
                 headers.setdefault("Content-Security-Policy", _DESCRIPTION_POLICY if described else _POLICY)
                 headers.setdefault("Cache-Control", "no-store")  # judgments are somebody's

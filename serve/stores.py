@@ -1,20 +1,31 @@
 """What a service keeps on the disk: keys, judgments that were made, and the log of what was given."""
 
 import asyncio
-import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from configs.settings import Settings
 from serve import audit, cache, keys
 from serve.audit import AuditLog
+from serve.audit_schemas import Judged
 from serve.audit_store import AuditStore
 from serve.cache import JudgmentCache
+from serve.callers import Caller
 from serve.keys import KeyStore
+from verifier.judge import Judge
+from verifier.types import Case, Judgment
 
-logger = logging.getLogger(__name__)
-
+CORRECTNESS = "correctness"  # the question whether a trace is free of errors
 _TIDY_S = 3600.0  # between two rounds of deleting what is old
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A judgment, and whether it was made before."""
+
+    judgment: Judgment
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,49 @@ class Stores:
             )
             if serve.audit.enabled
             else None,
+        )
+
+    async def recall(self, judge: Judge, case: Case, seed: int | None, about: str = CORRECTNESS) -> Judgment | None:
+        """The judgment of a case from the cache, or None.
+
+        Args:
+            judge: who is asked.
+            case: what is judged.
+            seed: in place of the judge's own.
+            about: the question that is asked about the trace.
+        """
+        if self.cache is None:
+            return None
+        return await self.cache.get(judge, case, judge.seed if seed is None else seed, about)
+
+    def keep(self, judgment: Judgment, about: str = CORRECTNESS) -> None:
+        """Keep a judgment for the next one who asks, if it was scored."""
+        if self.cache is not None:
+            self.cache.put(judgment, about)
+
+    async def record(
+        self,
+        cases: Sequence[Case],
+        given: Sequence[Given],
+        judge: Judge,
+        caller: Caller,
+        *,
+        about: str = CORRECTNESS,
+        request_id: str | None = None,
+    ) -> list[Judgment]:
+        """Write judgments down before they are given; they come back with their ids in the log.
+
+        Raises:
+            ServiceError: 503, where they cannot be written and the settings say that they are refused then.
+        """
+        if self.audit is None:
+            return [item.judgment for item in given]
+        index = judge.retriever.digest
+        return await self.audit.record(
+            [
+                Judged(case, item.judgment, caller.name, about, index, item.cached, request_id)
+                for case, item in zip(cases, given, strict=True)
+            ]
         )
 
     async def keep_tidy(self) -> None:

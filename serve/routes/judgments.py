@@ -9,26 +9,20 @@ from serve.audit import AuditLog
 from serve.audit_schemas import AuditedJudgment, JudgmentId, JudgmentPage
 from serve.audit_store import Wanted
 from serve.callers import Caller, reader
-from serve.errors import ServiceError, described
+from serve.errors import READING, ServiceError, described
 from verifier.types import Status
 
 logger = logging.getLogger(__name__)
 
 _RETRY_AFTER_S = 30
-_PROBLEMS = {
-    401: "A key is needed, or the one that was sent is not valid.",
-    403: "The key is not good for this.",
-    422: "The request does not fit the schema.",
-    500: "The service met an error of its own.",
-    503: "The log cannot be read at the moment.",
-}
+_NOT_FOUND = described({404: "No such judgment is kept, or it is another's."})
 
 
 def router(log: AuditLog | None) -> APIRouter:
     """The list and the single judgment. Without a log there are none."""
     routes = APIRouter()
 
-    @routes.get("/judgments", responses=described(_PROBLEMS))
+    @routes.get("/judgments", responses=READING)
     async def judgments(
         asking: Annotated[Caller, Depends(reader)],
         status: Annotated[Status | None, Query(description="Only judgments with this status.")] = None,
@@ -48,9 +42,7 @@ def router(log: AuditLog | None) -> APIRouter:
         except OSError as error:
             raise _unreadable(error) from error
 
-    @routes.get(
-        "/judgments/{id}", responses=described({**_PROBLEMS, 404: "No such judgment is kept, or it is another's."})
-    )
+    @routes.get("/judgments/{id}", responses={**READING, **_NOT_FOUND})
     async def judgment(id: JudgmentId, asking: Annotated[Caller, Depends(reader)]) -> AuditedJudgment:
         """One judgment with the passages it relied on; `id` is the `judgment_id` of the answer."""
         try:

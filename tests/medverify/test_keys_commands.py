@@ -76,9 +76,18 @@ def test_what_cannot_be_done_is_bad_input(cli: Cli, state: dict[str, str], argum
     assert ended.stdout == ""
 
 
+def test_no_start_where_everybody_could_come_in(cli: Cli, state: dict[str, str]) -> None:
+    """And no waiting for a model before that is said."""
+    ended = cli("serve", "--host", "0.0.0.0", "--model", "no-such-model", **state)
+    assert ended.exit_code == 2
+    assert "medverify keys add NAME" in ended.stderr
+    assert cli("keys", "add", "trainer", **state).exit_code == 0
+    assert "no-such-model" in cli("serve", "--host", "0.0.0.0", "--model", "no-such-model", **state).stderr
+
+
 def test_keys_that_cannot_be_read(cli: Cli, state: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database " * 1000)
-    for command in (["list"], ["add", "x"], ["revoke", "x"]):
-        ended = cli("keys", *command, **state)
+    for command in (["keys", "list"], ["keys", "add", "x"], ["keys", "revoke", "x"], ["serve", "--host", "0.0.0.0"]):
+        ended = cli(*command, **state)
         assert ended.exit_code == 2
         assert FILE in ended.stderr
