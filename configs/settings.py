@@ -7,7 +7,7 @@ A field is documented where it is declared; `medverify config show` prints each 
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 STARTER = "starter"  # the index of the corpus that comes with the package
 
@@ -234,15 +234,25 @@ class RetrieveSettings(Section):
     drain_s: Annotated[int, Field(ge=0, description="Seconds that requests under way have left after SIGTERM.")] = 30
 
 
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # ~somebody
+        raise ValueError(str(error)) from error
+
+
+Place = Annotated[Path, AfterValidator(_expanded)]
+
+
 class PathSettings(Section):
     """Where files are kept."""
 
     # Defaults are paths already; read as JSON, strictly, they would have to be text.
-    cache: Annotated[Path, Field(description="Converted models and the starter index.", validate_default=False)] = Path(
-        "~/.cache/medverify"
+    cache: Annotated[Place, Field(description="Converted models and the starter index.", validate_default=False)] = (
+        Path("~/.cache/medverify")
     )
     state: Annotated[
-        Path,
+        Place,
         Field(
             description="What a service must not forget: keys, judgments, jobs, the audit log.", validate_default=False
         ),
@@ -251,7 +261,7 @@ class PathSettings(Section):
     @model_validator(mode="after")
     def _expand(self) -> "PathSettings":
         for name in ("cache", "state"):
-            object.__setattr__(self, name, getattr(self, name).expanduser())
+            object.__setattr__(self, name, _expanded(getattr(self, name)))
         return self
 
 
