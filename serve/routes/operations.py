@@ -1,7 +1,11 @@
 """What operators and programs ask a service about itself."""
 
-from fastapi import APIRouter
+from typing import Annotated
 
+from fastapi import APIRouter, Depends
+
+from serve.callers import Caller, observer
+from serve.errors import READING
 from serve.judging import JudgingService
 from serve.schemas import Health, Info, Ready
 
@@ -20,8 +24,8 @@ def router(service: JudgingService, info: Info) -> APIRouter:
         """The judge is loaded and takes cases: this service does not listen before it is."""
         return Ready(cases_in_flight=service.admission.in_flight)
 
-    @routes.get("/info")
-    async def about() -> Info:
+    @routes.get("/info", responses=READING)
+    async def about(_: Annotated[Caller, Depends(observer)]) -> Info:
         """What judges here: ids and digests that make a judgment repeatable, and how good it was measured to be."""
         return info
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from configs.load import FIELDS, SettingsError, load_settings, shipped_names
@@ -176,6 +176,7 @@ def test_rows_describe_every_setting() -> None:
     assert next((row.value, row.origin) for row in rows if row.key == "judge.top_k") == (4, "flag")
 
 
+@example({"paths.cache": "~nobody-of-this-name/x"})
 @given(st.dictionaries(st.sampled_from(sorted(FIELDS)), st.text(max_size=8)))
 def test_any_text_in_a_known_flag_loads_or_is_explained(flags: dict[str, str]) -> None:
     explained: tuple[str, ...] = ()

@@ -28,13 +28,14 @@ def _settings_of_the_caller() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def environment(repository: Path) -> dict[str, str]:
-    """Variables for a command: none of the caller's settings, wide lines, and a cache that outlives the session."""
+def environment(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables for a command: none of the caller's settings or state, wide lines, and a cache that outlives the session."""
     theirs = _settings_of_the_caller()
     kept = {name: value for name, value in os.environ.items() if name not in theirs}
     return {
         **kept,
         "MEDVERIFY_PATHS__CACHE": str(repository / ".cache" / "medverify"),
+        "MEDVERIFY_PATHS__STATE": str(tmp_path_factory.mktemp("state")),
         "COLUMNS": "200",
         # Set by commands that load models; named here, so that a command run in this process leaves nothing behind.
         "OMP_WAIT_POLICY": "PASSIVE",

@@ -32,6 +32,7 @@ def test_the_list_of_commands() -> None:
         "config", "config show", "index", "index build", "index info", "index verify", "index plan", "index bench",
         "index add-bm25", "index eval", "index compress", "retrieve", "retrieve serve",
         "generate", "benchmark", "benchmark list", "benchmark show", "benchmark fetch", "benchmark overlap",
+        "keys", "keys add", "keys list", "keys revoke",
     }  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def test_the_service_closes_what_it_was_given() -> None:
 
 def test_the_description_names_every_error(client: TestClient) -> None:
     responses = client.get("/openapi.json").json()["paths"]["/verify"]["post"]["responses"]
-    assert set(responses) == {"200", "400", "408", "413", "422", "500", "503"}
+    assert set(responses) == {"200", "400", "401", "403", "408", "413", "422", "500", "503"}
     for status, response in responses.items():
         assert response["description"]
         assert set(response["content"]) == {"application/json" if status == "200" else PROBLEM}
@@ -101,7 +101,7 @@ def test_the_description_resolves_and_explains_every_route(client: TestClient) -
     names = set(description["components"]["schemas"])
     references = [part.split('"')[0] for part in json.dumps(description).split('"#/components/schemas/')[1:]]
     assert set(references) <= names
-    assert set(description["paths"]) == {"/verify", "/health", "/ready", "/info"}
+    assert {"/verify", "/judgments", "/judgments/{id}", "/health", "/ready", "/info"} <= set(description["paths"])
     assert all(route["description"] for path in description["paths"].values() for route in path.values())
     assert "not a medical device" in description["info"]["summary"]
     assert description["info"]["version"] == "1.2.3"

@@ -1,0 +1,120 @@
+"""What a service keeps on the disk: keys, judgments that were made, and the log of what was given."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from configs.settings import Settings
+from serve import audit, cache, keys
+from serve.audit import AuditLog
+from serve.audit_schemas import Judged
+from serve.audit_store import AuditStore
+from serve.cache import JudgmentCache
+from serve.callers import Caller
+from serve.keys import KeyStore
+from verifier.judge import Judge
+from verifier.types import Case, Judgment
+
+CORRECTNESS = "correctness"  # the question whether a trace is free of errors
+_TIDY_S = 3600.0  # between two rounds of deleting what is old
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A judgment, and whether it was made before."""
+
+    judgment: Judgment
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Each may be missing: a service without them judges all the same, for anybody."""
+
+    keys: KeyStore | None = None
+    cache: JudgmentCache | None = None
+    audit: AuditLog | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """What the settings ask for. Nothing is opened before it is needed."""
+        state, serve = settings.paths.state, settings.serve
+        bounds = serve.cache
+        return cls(
+            keys=KeyStore(state / keys.FILE),
+            cache=JudgmentCache(
+                state / cache.FILE,
+                max_rows=bounds.max_rows,
+                max_bytes=bounds.max_bytes,
+                max_age_days=bounds.max_age_days,
+            )
+            if bounds.max_rows
+            else None,
+            audit=AuditLog(
+                AuditStore(state / audit.FOLDER, serve.audit), refuse=serve.audit.when_unwritable == "refuse"
+            )
+            if serve.audit.enabled
+            else None,
+        )
+
+    async def recall(self, judge: Judge, case: Case, seed: int | None, about: str = CORRECTNESS) -> Judgment | None:
+        """The judgment of a case from the cache, or None.
+
+        Args:
+            judge: who is asked.
+            case: what is judged.
+            seed: in place of the judge's own.
+            about: the question that is asked about the trace.
+        """
+        if self.cache is None:
+            return None
+        return await self.cache.get(judge, case, judge.seed if seed is None else seed, about)
+
+    def keep(self, judgment: Judgment, about: str = CORRECTNESS) -> None:
+        """Keep a judgment for the next one who asks, if it was scored."""
+        if self.cache is not None:
+            self.cache.put(judgment, about)
+
+    async def record(
+        self,
+        cases: Sequence[Case],
+        given: Sequence[Given],
+        judge: Judge,
+        caller: Caller,
+        *,
+        about: str = CORRECTNESS,
+        request_id: str | None = None,
+    ) -> list[Judgment]:
+        """Write judgments down before they are given; they come back with their ids in the log.
+
+        Raises:
+            ServiceError: 503, where they cannot be written and the settings say that they are refused then.
+        """
+        if self.audit is None:
+            return [item.judgment for item in given]
+        index = judge.retriever.digest
+        return await self.audit.record(
+            [
+                Judged(case, item.judgment, caller.name, about, index, item.cached, request_id)
+                for case, item in zip(cases, given, strict=True)
+            ]
+        )
+
+    async def keep_tidy(self) -> None:
+        """Delete what is old, now and then; runs until it is cancelled."""
+        while True:
+            if self.cache is not None:
+                await self.cache.tidy()
+            if self.audit is not None:
+                await self.audit.tidy()
+            await asyncio.sleep(_TIDY_S)
+
+    async def aclose(self) -> None:
+        """Write what is waiting and close all files."""
+        if self.cache is not None:
+            await self.cache.aclose()
+        if self.audit is not None:
+            await self.audit.aclose()
+        if self.keys is not None:
+            self.keys.close()

@@ -1,0 +1,170 @@
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from serve.keys import FILE, PREFIX, KeysError, KeyStore, Scope
+
+JUDGE = [Scope.JUDGE]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> KeyStore:
+    return KeyStore(tmp_path / "state" / FILE)
+
+
+def test_a_key_is_known_by_itself_alone(store: KeyStore) -> None:
+    token = store.add("trainer", [Scope.JUDGE, Scope.READ])
+    other = store.add("another", JUDGE)
+    assert token.startswith(PREFIX)
+    assert len(token) == len(PREFIX) + 43  # 32 bytes
+    key = store.check(token)
+    assert key
+    assert (key.name, key.scopes, key.revoked) == ("trainer", {Scope.JUDGE, Scope.READ}, None)
+    assert store.check(other) != key
+    for wrong in ("", PREFIX, token[:-1], token + "x", token.lower(), token.removeprefix(PREFIX), "\ud800", "é"):
+        assert store.check(wrong) is None
+
+
+def test_the_key_itself_is_nowhere(store: KeyStore, tmp_path: Path) -> None:
+    token = store.add("trainer", JUDGE)
+    store.check(token)
+    store.close()
+    content = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir())
+    assert b"trainer" in content
+    assert token.removeprefix(PREFIX).encode() not in content
+    assert token not in repr(store.list())
+
+
+def test_only_the_owner_may_read(store: KeyStore, tmp_path: Path) -> None:
+    store.add("trainer", JUDGE)
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()} == {0o600}
+
+
+def test_revoking_ends_a_key_and_frees_its_name(store: KeyStore) -> None:
+    token = store.add("trainer", JUDGE)
+    with pytest.raises(KeysError, match="medverify keys revoke trainer"):
+        store.add("trainer", JUDGE)
+    revoked = store.revoke("trainer")
+    assert revoked.revoked is not None
+    assert store.check(token) is None
+    fresh = store.add("trainer", JUDGE)
+    assert store.check(token) is None
+    assert store.check(fresh)
+    assert [key.revoked is None for key in store.list()] == [False, True]
+    assert store.revoke("trainer").fingerprint != revoked.fingerprint
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_what_is_not_there_cannot_be_revoked(store: KeyStore, made: bool) -> None:
+    if made:
+        store.add("trainer", JUDGE)
+    with pytest.raises(KeysError, match="trainr"):
+        store.revoke("trainr")
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "-x", "x\n", "é", "x" * 65, "<b>", "a\x1b[31m"])
+def test_names_that_are_none(store: KeyStore, name: str) -> None:
+    """They end up in logs and tables."""
+    with pytest.raises(KeysError, match="no name"):
+        store.add(name, JUDGE)
+    assert not store.any()
+
+
+def test_a_key_needs_a_scope(store: KeyStore) -> None:
+    with pytest.raises(KeysError, match="judge, retrieve, read"):
+        store.add("trainer", [])
+
+
+def test_before_the_first_key_there_is_none_and_no_file(store: KeyStore, tmp_path: Path) -> None:
+    assert not store.any()
+    assert store.list() == []
+    assert store.check("mv_x") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_revoked_keys_count_as_keys(store: KeyStore) -> None:
+    """Or revoking the last one would open the door."""
+    store.add("trainer", JUDGE)
+    store.revoke("trainer")
+    assert store.any()
+
+
+def test_a_running_process_sees_what_another_does(store: KeyStore, tmp_path: Path) -> None:
+    path = tmp_path / "state" / FILE
+    assert not store.any()
+
+    def elsewhere(code: str) -> str:
+        head = "import sys; from pathlib import Path; from serve.keys import KeyStore, Scope; s = KeyStore(Path(sys.argv[1]));"
+        command = [sys.executable, "-c", head + code, str(path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    token = elsewhere("print(s.add('trainer', [Scope.JUDGE]))")
+    assert store.any()
+    assert store.check(token)
+    elsewhere("s.revoke('trainer')")
+    assert store.check(token) is None
+
+
+def test_a_file_that_was_replaced_or_removed_is_noticed(store: KeyStore, tmp_path: Path) -> None:
+    path = tmp_path / "state" / FILE
+    token = store.add("trainer", JUDGE)
+    store.close()
+    other = KeyStore(tmp_path / FILE)
+    another = other.add("another", JUDGE)
+    other.close()
+    assert store.check(token)
+    os.replace(tmp_path / FILE, path)
+    assert store.check(token) is None
+    assert store.check(another)
+    path.unlink()
+    assert store.check(another) is None
+    assert not store.any()
+
+
+@pytest.mark.parametrize("damage", ["other bytes", "another version", "a folder"])
+def test_keys_that_cannot_be_read_let_nobody_in(store: KeyStore, tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "state" / FILE
+    token = store.add("trainer", JUDGE)
+    store.close()
+    if damage == "other bytes":
+        path.write_bytes(b"no database " * 1000)
+    elif damage == "another version":
+        database = sqlite3.connect(path)
+        database.execute("PRAGMA user_version = 99")
+        database.close()
+    else:
+        path.unlink()
+        path.mkdir()
+    for ask in (lambda: store.check(token), store.any, store.list):
+        with pytest.raises(KeysError, match=r"keys\.sqlite"):
+            ask()
+    if damage == "other bytes":
+        assert path.read_bytes().startswith(b"no database")  # kept for whoever mends it
+
+
+def test_a_check_costs_little(store: KeyStore) -> None:
+    """It runs at every request, on the event loop."""
+    for number in range(100):
+        store.add(f"key-{number}", JUDGE)
+    token = store.add("trainer", JUDGE)
+    store.check(token)
+    started = time.process_time()
+    for _ in range(1000):
+        assert store.check(token)
+    assert time.process_time() - started < 1.0  # a millisecond each; measured: 15 µs
+
+
+def test_checks_from_many_threads(store: KeyStore) -> None:
+    token = store.add("trainer", JUDGE)
+    with ThreadPoolExecutor(4) as threads:
+        checks = [threads.submit(lambda: [store.check(token) for _ in range(200)]) for _ in range(4)]
+        for number in range(5):
+            store.add(f"key-{number}", JUDGE)
+        assert all(key for check in checks for key in check.result())
