@@ -19,13 +19,25 @@ from serve.stores import Stores
 from verifier.judge import Judge
 
 
-def create_app(judge: Judge, settings: ServeSettings, info: Info, stores: Stores | None = None) -> FastAPI:
+def create_app(
+    judge: Judge,
+    settings: ServeSettings,
+    info: Info,
+    stores: Stores | None = None,
+    *,
+    coherence: Judge | None = None,
+) -> FastAPI:
     """Build the service around a loaded judge, which it closes when it stops, as it does the stores.
 
-    Without stores nothing is kept, and everybody is let in.
+    Args:
+        judge: of correctness.
+        settings: of the service.
+        info: what it tells about itself.
+        stores: without them nothing is kept, and everybody is let in.
+        coherence: judge of coherence, over the same engine and retriever.
     """
     stores = stores or Stores()
-    service = JudgingService(judge, settings, stores)
+    service = JudgingService(judge, settings, stores, coherence)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

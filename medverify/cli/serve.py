@@ -39,6 +39,7 @@ def serve(
         from serve.listen import listen
         from serve.schemas import Info
         from serve.stores import Stores
+        from verifier.coherence import coherence_judge
 
         stores = Stores.of(settings)
         try:
@@ -67,7 +68,7 @@ def serve(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False
         )  # uvicorn tells the address once it listens
         listen(
-            create_app(judge, settings.serve, info, stores),
+            create_app(judge, settings.serve, info, stores, coherence=coherence_judge(judge)),
             host=settings.serve.host,
             port=settings.serve.port,
             drain_s=settings.serve.drain_s,
