@@ -12,7 +12,7 @@ from serve.callers import Door, is_loopback
 from serve.errors import install
 from serve.judging import JudgingService
 from serve.keys_first import KeysFirst
-from serve.routes import judgments, operations, verify
+from serve.routes import judgments, operations, reward, verify
 from serve.schemas import Info
 from serve.security_headers import SecurityHeaders
 from serve.stores import Stores
@@ -61,5 +61,6 @@ def create_app(
     app.add_middleware(SecurityHeaders)
     app.include_router(verify.router(service))
     app.include_router(judgments.router(stores.audit))
+    app.include_router(reward.router(service))
     app.include_router(operations.router(service, info))
     return app
