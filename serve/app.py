@@ -4,16 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
-from configs.settings import ServeSettings
+from configs.settings import RetrieveSettings, ServeSettings
 from serve.body_limit import BodyLimit
-from serve.callers import Door, is_loopback
+from serve.callers import Door, is_loopback, searcher
 from serve.errors import install
 from serve.judging import JudgingService
 from serve.keys_first import KeysFirst
-from serve.routes import judgments, operations, reward, verify
+from serve.routes import judgments, operations, reward, searches, verify
 from serve.schemas import Info
+from serve.searching import Searching, install_searching
 from serve.security_headers import SecurityHeaders
 from serve.stores import Stores
 from verifier.judge import Judge
@@ -26,6 +27,7 @@ def create_app(
     stores: Stores | None = None,
     *,
     coherence: Judge | None = None,
+    retrieve: RetrieveSettings | None = None,
 ) -> FastAPI:
     """Build the service around a loaded judge, which it closes when it stops, as it does the stores.
 
@@ -35,6 +37,7 @@ def create_app(
         info: what it tells about itself.
         stores: without them nothing is kept, and everybody is let in.
         coherence: judge of coherence, over the same engine and retriever.
+        retrieve: limits of the searches that are passed through to the judge's retriever.
     """
     stores = stores or Stores()
     service = JudgingService(judge, settings, stores, coherence)
@@ -62,5 +65,8 @@ def create_app(
     app.include_router(verify.router(service))
     app.include_router(judgments.router(stores.audit))
     app.include_router(reward.router(service))
+    install_searching(app)
+    searching = Searching(judge.retriever, retrieve or RetrieveSettings())
+    app.include_router(searches.router(searching, [Depends(searcher)]))
     app.include_router(operations.router(service, info))
     return app

@@ -68,7 +68,9 @@ def serve(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False
         )  # uvicorn tells the address once it listens
         listen(
-            create_app(judge, settings.serve, info, stores, coherence=coherence_judge(judge)),
+            create_app(
+                judge, settings.serve, info, stores, coherence=coherence_judge(judge), retrieve=settings.retrieve
+            ),
             host=settings.serve.host,
             port=settings.serve.port,
             drain_s=settings.serve.drain_s,

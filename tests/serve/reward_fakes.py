@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from serve_fakes import INFO, GatedEngine, OneBook, believes, writes
 
-from configs.settings import JudgeSettings, Limits, RetrieveSettings, ServeSettings
+from configs.settings import JudgeSettings, Limits, ServeSettings
 from retrieval.passage import Retriever
 from serve.app import create_app
 from verifier.coherence import coherence_judge
