@@ -12,7 +12,7 @@ from serve.callers import Door, is_loopback, searcher
 from serve.errors import install
 from serve.judging import JudgingService
 from serve.keys_first import KeysFirst
-from serve.routes import judgments, operations, reward, searches, verify
+from serve.routes import judgments, operations, peers, reward, searches, verify
 from serve.schemas import Info
 from serve.searching import Searching, install_searching
 from serve.security_headers import SecurityHeaders
@@ -65,6 +65,7 @@ def create_app(
     app.include_router(verify.router(service))
     app.include_router(judgments.router(stores.audit))
     app.include_router(reward.router(service))
+    app.include_router(peers.router(service, settings))
     install_searching(app)
     searching = Searching(judge.retriever, retrieve or RetrieveSettings())
     app.include_router(searches.router(searching, [Depends(searcher)]))

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from serve_fakes import INFO, GatedEngine, OneBook, believes, writes
 
-from configs.settings import JudgeSettings, Limits, ServeSettings
+from configs.settings import JudgeSettings, Limits, RetrieveSettings, ServeSettings
 from retrieval.passage import Retriever
 from serve.app import create_app
 from verifier.coherence import coherence_judge
@@ -52,6 +52,7 @@ def rewarding_app(
     *,
     coherence: bool = True,
     deadline_s: float = 600.0,
+    retrieve: RetrieveSettings | None = None,
     **settings: Any,
 ) -> FastAPI:
     judging = JudgeSettings(force_verdict=False, limits=Limits(deadline_s=deadline_s))
@@ -61,4 +62,5 @@ def rewarding_app(
         ServeSettings(**settings),
         INFO,
         coherence=coherence_judge(judge) if coherence else None,
+        retrieve=retrieve,
     )

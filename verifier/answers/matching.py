@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from verifier.answers.extract import extract_answer
 from verifier.answers.forms import plain
 
-_OPTION_LINE = re.compile(r"^[ \t>*-]*[(\[]?([A-Z])[)\].:][ \t]+(\S.*?)[ \t*]*$", re.M)
+_OPTION_LINE = re.compile(r"^[ \t>*-]*[(\[]?([A-Z])[)\].:][ \t]+(\S.*)$", re.M)
 #: An open answer is read only where it is announced in so many words; a box and answer tags have become such a line.
 _ANNOUNCED = re.compile(r"\b(?:final|correct|right|my|the)\s+answer(?:\s+is\b\s*:?|\s*:)|^\s*answer\s*:", re.I | re.M)
 _ENDS = re.compile(r"[\n;]|\.(?=\s|$)")
@@ -80,7 +80,7 @@ def lettered_options(question: str) -> dict[str, str] | None:
         if line[1] == "A":
             run = []
         if line[1] == ascii_uppercase[len(run)]:
-            run.append((line[1], line[2]))
+            run.append((line[1], line[2].rstrip(" \t*")))
     return dict(run) if len(run) > 1 else None
 
 
