@@ -11,7 +11,7 @@ from serve.reward_schemas import DEFAULT_WEIGHTS, Accuracy, JudgeItem, Reward, T
 from serve.rewards import judge_reward, trace_reward
 from verifier.types import Case, Judgment
 
-_MANY_CHARS = 50_000  # reading answers in more of them would keep other requests waiting
+_MANY_CHARS = 10_000  # reading answers in more of them would keep other requests waiting
 
 
 @dataclass(frozen=True, slots=True)

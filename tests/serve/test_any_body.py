@@ -20,7 +20,9 @@ NAMES = st.sampled_from(
         *("trajectory_ids", "actions", "extra_fields", "finish", "return_scores", "A", "steps", "expected_answer"),
     ]
 )
-WORDS = st.sampled_from(["trace", "judge", "verifier", "label", "user", "assistant", "message", "A", "", "\ud800", "\0"])
+WORDS = st.sampled_from(
+    ["trace", "judge", "verifier", "label", "user", "assistant", "message", "A", "", "\ud800", "\0"]
+)
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=20)
 ANYTHING = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES | st.text(max_size=5), inner, max_size=6)

@@ -91,7 +91,11 @@ def test_trimming_leaves_nothing_to_trim(text: str) -> None:
     assert trimmed(f"<|im_end|> {text} </s>") == trimmed(text)
 
 
-@given(st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
 def test_anything_can_be_read(value: Any) -> None:
     for text in (text_of(value), question_of(value), answer_text(value)):
         assert isinstance(text, str)

@@ -125,7 +125,9 @@ def test_one_sample_that_was_not_judged_is_503_for_all(client: TestClient) -> No
     problem = not_judged(client.post("/get_reward", json=body))
     assert problem["type"] == "urn:medverify:problem:not-judged"
     assert problem["not_judged"] == {"engine_failed": 2, "retrieval_failed": 1}
-    assert problem["detail"].startswith("3 of 4 samples were not judged: engine_failed 2, retrieval_failed 1; the first")
+    assert problem["detail"].startswith(
+        "3 of 4 samples were not judged: engine_failed 2, retrieval_failed 1; the first"
+    )
 
 
 def test_an_empty_response_is_the_policys_own_doing(client: TestClient) -> None:
@@ -368,7 +370,7 @@ def test_parameters_that_do_not_fit(
 ) -> None:
     response = client.post(f"{path}?{query}", json=body(ASKED))
     assert response.status_code == 422
-    assert response.json()["errors"][0]["field"] == query.split("=")[0]
+    assert response.json()["errors"][0]["field"] == query.split("=", maxsplit=1)[0]
 
 
 def test_a_stopped_server_answers_nobody() -> None:

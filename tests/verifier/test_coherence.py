@@ -1,11 +1,10 @@
+import pytest
 from verifier_fakes import CASE, FakeRetriever, Turns, believe, engine, judge
 
 from verifier.coherence import CLAIM_LEAD, coherence_judge
 from verifier.engines.scripted import ScriptedEngine
 from verifier.judge import Mode
 from verifier.types import Status, StopReason
-
-import pytest
 
 
 def asked(engine: ScriptedEngine) -> list[str]:
