@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import Depends, FastAPI
 
 from configs.settings import RetrieveSettings, ServeSettings
 from serve.body_limit import BodyLimit
 from serve.callers import Door, is_loopback, searcher
-from serve.errors import install
+from serve.errors import JUDGING, install
 from serve.judging import JudgingService
 from serve.keys_first import KeysFirst
 from serve.routes import judgments, operations, peers, reward, searches, verify
@@ -68,6 +69,7 @@ def create_app(
     app.include_router(peers.router(service, settings))
     install_searching(app)
     searching = Searching(judge.retriever, retrieve or RetrieveSettings())
-    app.include_router(searches.router(searching, [Depends(searcher)]))
+    keyed: dict[int | str, Any] = {status: JUDGING[status] for status in (401, 403)}
+    app.include_router(searches.router(searching), dependencies=[Depends(searcher)], responses=keyed)
     app.include_router(operations.router(service, info))
     return app

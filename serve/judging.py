@@ -72,8 +72,8 @@ class JudgingService:
             detail = f"{len(cases)} cases; at most {self.largest} fit into one request"
             raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
         with self.admission.admit(len(cases)):
-            given = await asyncio.gather(*(self._judge(judge, case, seed, deadline_s) for case in cases))
-        return await self.stores.record(cases, given, judge, caller)
+            given = await asyncio.gather(*(self._judge(judge, case, seed, deadline_s, about) for case in cases))
+        return await self.stores.record(cases, given, judge, caller, about=about)
 
     def judge_of(self, about: About) -> Judge:
         """Who answers a question.
@@ -88,10 +88,10 @@ class JudgingService:
             )
         return judge
 
-    async def _judge(self, judge: Judge, case: Case, seed: int | None, deadline_s: float | None) -> Given:
+    async def _judge(self, judge: Judge, case: Case, seed: int | None, deadline_s: float | None, about: About) -> Given:
         """Judge a case, or take its judgment from the cache."""
-        if (found := await self.stores.recall(judge, case, seed)) is not None:
+        if (found := await self.stores.recall(judge, case, seed, about)) is not None:
             return Given(found, cached=True)
         judgment = await judge.verify(case, seed, deadline_s=deadline_s)
-        self.stores.keep(judgment)
+        self.stores.keep(judgment, about)
         return Given(judgment)

@@ -162,6 +162,10 @@ class Reward(BaseModel):
     detail: str = ""
     judge_id: Annotated[str | None, Field(description="Who gave `verifier`; null: nobody was asked.")] = None
     coherence_judge_id: Annotated[str | None, Field(description="Who gave `coherence`; null: nobody was asked.")] = None
+    judgment_id: Annotated[
+        str | None, Field(description="Where critique and evidence are: GET /judgments/{id}; null: nowhere.")
+    ] = None
+    coherence_judgment_id: Annotated[str | None, Field(description="The same of the judgment of coherence.")] = None
 
     @model_validator(mode="after")
     def _number_only_if_scored(self) -> "Reward":

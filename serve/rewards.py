@@ -49,6 +49,8 @@ def trace_reward(
         detail=detail,
         judge_id=correctness.judge_id if correctness else None,
         coherence_judge_id=coherence.judge_id if coherence else None,
+        judgment_id=correctness.judgment_id if correctness else None,
+        coherence_judgment_id=coherence.judgment_id if coherence else None,
     )
 
 

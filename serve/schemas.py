@@ -110,4 +110,7 @@ class Info(BaseModel):
     calibration: Annotated[
         dict[str, Any] | None, Field(description="What `p_calibrated` comes from; null: the judge is not calibrated.")
     ] = None
+    coherence_judge_id: Annotated[
+        str | None, Field(description="Who judges the coherence of traces; null: nobody here.")
+    ] = None
     notice: str = "A research tool, not a medical device."

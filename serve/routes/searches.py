@@ -1,22 +1,14 @@
 """`/retrieve` and `/get_observation`, in the retrieval service and, passed through, in the judge's."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from fastapi import APIRouter
 
 from serve.retrieval_schemas import Observations, Observe, Retrieve, Retrieved
 from serve.searching import SEARCHING, Searching
 
 
-def router(searching: Searching, dependencies: Sequence[Any] = ()) -> APIRouter:
-    """`/retrieve` and `/get_observation`.
-
-    Args:
-        searching: does their work.
-        dependencies: of both, such as the one that asks for a key.
-    """
-    routes = APIRouter(dependencies=list(dependencies))
+def router(searching: Searching) -> APIRouter:
+    """`/retrieve` and `/get_observation`."""
+    routes = APIRouter()
     for path, work, takes, gives in (
         ("/retrieve", searching.retrieve, Retrieve, Retrieved),
         ("/get_observation", searching.get_observation, Observe, Observations),

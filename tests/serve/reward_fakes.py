@@ -8,6 +8,7 @@ from serve_fakes import INFO, GatedEngine, OneBook, believes, writes
 from configs.settings import JudgeSettings, Limits, RetrieveSettings, ServeSettings
 from retrieval.passage import Retriever
 from serve.app import create_app
+from serve.stores import Stores
 from verifier.coherence import coherence_judge
 from verifier.engines.base import EngineError
 from verifier.judge import Judge
@@ -53,6 +54,7 @@ def rewarding_app(
     coherence: bool = True,
     deadline_s: float = 600.0,
     retrieve: RetrieveSettings | None = None,
+    stores: Stores | None = None,
     **settings: Any,
 ) -> FastAPI:
     judging = JudgeSettings(force_verdict=False, limits=Limits(deadline_s=deadline_s))
@@ -61,6 +63,7 @@ def rewarding_app(
         judge,
         ServeSettings(**settings),
         INFO,
+        stores,
         coherence=coherence_judge(judge) if coherence else None,
         retrieve=retrieve,
     )

@@ -1,13 +1,16 @@
 """`POST /reward`: what each part is, what is asked for it, and what a failure looks like."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from reward_fakes import HOLDS, ITEM, KEYS, RIGHT, TRACE, about_coherence, rewarding_app, rewarding_engine
 
+from configs.settings import PathSettings, Settings
 from serve.reward_schemas import Reward, RewardRequest, Rewards
+from serve.stores import Stores
 
 JUDGED = "<think>Every step is right.</think><answer>1</answer>"
 
@@ -262,3 +265,24 @@ def test_the_field_is_named_as_it_was_sent(client: TestClient, body: dict[str, A
 def test_examples_are_valid() -> None:
     for example in RewardRequest.model_json_schema()["examples"]:
         assert RewardRequest.model_validate(example)
+
+
+# ---- with stores -----------------------------------------------------------------------------------------------------
+
+
+def test_a_retry_costs_only_what_was_not_judged(tmp_path: Path) -> None:
+    """What a trainer that asks again after a 503 relies on."""
+    engine = rewarding_engine()
+    settings = Settings(paths=PathSettings(state=tmp_path))
+    with TestClient(rewarding_app(engine, stores=Stores.of(settings))) as client:
+        body = {"query": [f"q\n{TRACE}", f"trouble\n{TRACE}"], "prompts": ["q\n", "trouble\n"]}
+        assert client.post("/get_reward", json=body).status_code == 503
+        first = len(engine.requests)
+        assert client.post("/get_reward", json=body).status_code == 503
+        again = [engine.tokenizer.decode(request.ids) for request in engine.requests[first:]]
+        assert again
+        assert all("trouble" in prompt and not about_coherence(prompt) for prompt in again)
+        [reward] = rewards_of(client, ITEM)
+        for name, judge in (("judgment_id", "judge_id"), ("coherence_judgment_id", "coherence_judge_id")):
+            kept = client.get(f"/judgments/{reward[name]}").json()
+            assert kept["judge_id"] == reward[judge]
