@@ -41,7 +41,7 @@ def create_app(
         retrieve: limits of the searches that are passed through to the judge's retriever.
     """
     stores = stores or Stores()
-    service = JudgingService(judge, settings, stores, coherence)
+    service = JudgingService(judge, settings, stores, coherence=coherence)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

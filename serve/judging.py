@@ -20,7 +20,7 @@ class JudgingService:
     """Lets cases in and has them judged. Used on the event loop only."""
 
     def __init__(
-        self, judge: Judge, settings: ServeSettings, stores: Stores | None = None, coherence: Judge | None = None
+        self, judge: Judge, settings: ServeSettings, stores: Stores | None = None, *, coherence: Judge | None = None
     ) -> None:
         """Args:
         judge: of correctness.
@@ -64,29 +64,16 @@ class JudgingService:
             about: the question that is asked about each trace.
 
         Raises:
-            ServiceError: 413 if the cases can never fit into one request; 503 with Retry-After if they do not fit now; 422 if
+            ServiceError: 413 if the cases can never fit into one request; 503 with Retry-After if they do not fit now; 501 if
                 nobody judges that here.
         """
-        judge = self.judge_of(about)
+        judge = self._asked(about)
         if len(cases) > self.largest:
             detail = f"{len(cases)} cases; at most {self.largest} fit into one request"
             raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
         with self.admission.admit(len(cases)):
             given = await asyncio.gather(*(self._judge(judge, case, seed, deadline_s, about) for case in cases))
         return await self.stores.record(cases, given, judge, caller, about=about)
-
-    def judge_of(self, about: About) -> Judge:
-        """Who answers a question.
-
-        Raises:
-            ServiceError: 422 if nobody does.
-        """
-        judge = self.judge if about == "correctness" else self.coherence
-        if judge is None:
-            raise ServiceError(
-                422, "not-judged-here", "Nobody judges that here", f"this service has no judge of {about}"
-            )
-        return judge
 
     async def _judge(self, judge: Judge, case: Case, seed: int | None, deadline_s: float | None, about: About) -> Given:
         """Judge a case, or take its judgment from the cache."""
@@ -95,3 +82,11 @@ class JudgingService:
         judgment = await judge.verify(case, seed, deadline_s=deadline_s)
         self.stores.keep(judgment, about)
         return Given(judgment)
+
+    def _asked(self, about: About) -> Judge:
+        if about == "correctness":
+            return self.judge
+        if self.coherence is None:
+            detail = "this service has no judge for coherence"
+            raise ServiceError(501, "no-such-question", "The question cannot be asked here", detail)
+        return self.coherence

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from reward_fakes import HOLDS, ITEM, KEYS, RIGHT, TRACE, about_coherence, rewarding_app, rewarding_engine
+from serve_fakes import judge_of
 
-from configs.settings import PathSettings, Settings
+from configs.settings import PathSettings, ServeSettings, Settings
+from serve.callers import Caller
+from serve.errors import ServiceError
+from serve.judging import JudgingService
 from serve.reward_schemas import Reward, RewardRequest, Rewards
 from serve.stores import Stores
+from verifier.types import Case
 
 JUDGED = "<think>Every step is right.</think><answer>1</answer>"
 
@@ -286,3 +291,13 @@ def test_a_retry_costs_only_what_was_not_judged(tmp_path: Path) -> None:
         for name, judge in (("judgment_id", "judge_id"), ("coherence_judgment_id", "coherence_judge_id")):
             kept = client.get(f"/judgments/{reward[name]}").json()
             assert kept["judge_id"] == reward[judge]
+
+
+async def test_nobody_judges_what_there_is_no_judge_for() -> None:
+    service = JudgingService(judge_of(), ServeSettings())
+    case = Case.model_validate({"id": "c", **ITEM})
+    with pytest.raises(ServiceError, match="no judge for coherence") as refused:
+        await service.judge_all([case], caller=Caller(), about="coherence")
+    assert refused.value.status == 501
+    [judgment] = await service.judge_all([case], caller=Caller())
+    assert judgment.p_correct == pytest.approx(RIGHT)
