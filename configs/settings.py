@@ -108,6 +108,15 @@ class JudgeSettings(Section):
     transformers: TransformersEngine = TransformersEngine()
     openai: OpenAIEngine = OpenAIEngine()
 
+    def without_search(self) -> "JudgeSettings":
+        """Guided judges never begin a search; free ones that ask for one are made to answer, if `force_verdict` is on."""
+        return self.model_copy(
+            update={
+                "limits": self.limits.model_copy(update={"max_searches": 0}),
+                "guided": self.guided.model_copy(update={"min_searches": 0, "max_searches": 0}),
+            }
+        )
+
 
 Profile = Literal["dense", "bm25", "hybrid", "rerank"]
 EXACT = "exact"  # vectors as they were computed; else the name of a compressed copy

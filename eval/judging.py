@@ -39,18 +39,8 @@ def variants(settings: JudgeSettings, seeds: int = 1, *, without_search: bool = 
         changed = settings.model_copy(update={"sampling": sampling})
         made.append(Variant(f"{JUDGE}, seed {seed}", f".seed{seed}", changed))
     if without_search:
-        made.append(Variant(WITHOUT_SEARCH, ".without-search", _without_search(settings)))
+        made.append(Variant(WITHOUT_SEARCH, ".without-search", settings.without_search()))
     return made
-
-
-def _without_search(settings: JudgeSettings) -> JudgeSettings:
-    """Guided judges never begin a search; free ones that ask for one are made to answer, if `force_verdict` is on."""
-    return settings.model_copy(
-        update={
-            "limits": settings.limits.model_copy(update={"max_searches": 0}),
-            "guided": settings.guided.model_copy(update={"min_searches": 0, "max_searches": 0}),
-        }
-    )
 
 
 async def judge_into(

@@ -3,29 +3,45 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
-from configs.settings import ServeSettings
+from configs.settings import RetrieveSettings, ServeSettings
 from serve.body_limit import BodyLimit
-from serve.callers import Door, is_loopback
-from serve.errors import install
+from serve.callers import Door, is_loopback, searcher
+from serve.errors import JUDGING, install
 from serve.judging import JudgingService
 from serve.keys_first import KeysFirst
-from serve.routes import judgments, operations, verify
+from serve.routes import judgments, operations, peers, reward, searches, verify
 from serve.schemas import Info
+from serve.searching import Searching, install_searching
 from serve.security_headers import SecurityHeaders
 from serve.stores import Stores
 from verifier.judge import Judge
 
 
-def create_app(judge: Judge, settings: ServeSettings, info: Info, stores: Stores | None = None) -> FastAPI:
+def create_app(
+    judge: Judge,
+    settings: ServeSettings,
+    info: Info,
+    stores: Stores | None = None,
+    *,
+    coherence: Judge | None = None,
+    retrieve: RetrieveSettings | None = None,
+) -> FastAPI:
     """Build the service around a loaded judge, which it closes when it stops, as it does the stores.
 
-    Without stores nothing is kept, and everybody is let in.
+    Args:
+        judge: of correctness.
+        settings: of the service.
+        info: what it tells about itself.
+        stores: without them nothing is kept, and everybody is let in.
+        coherence: judge of coherence, over the same engine and retriever.
+        retrieve: limits of the searches that are passed through to the judge's retriever.
     """
     stores = stores or Stores()
-    service = JudgingService(judge, settings, stores)
+    service = JudgingService(judge, settings, stores, coherence=coherence)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -49,5 +65,11 @@ def create_app(judge: Judge, settings: ServeSettings, info: Info, stores: Stores
     app.add_middleware(SecurityHeaders)
     app.include_router(verify.router(service))
     app.include_router(judgments.router(stores.audit))
+    app.include_router(reward.router(service))
+    app.include_router(peers.router(service, settings))
+    install_searching(app)
+    searching = Searching(judge.retriever, retrieve or RetrieveSettings())
+    keyed: dict[int | str, Any] = {status: JUDGING[status] for status in (401, 403)}
+    app.include_router(searches.router(searching), dependencies=[Depends(searcher)], responses=keyed)
     app.include_router(operations.router(service, info))
     return app

@@ -109,6 +109,10 @@ def install(app: FastAPI) -> None:
         return problem(500, "internal", "Internal error", detail, HEADERS)
 
 
+#: Only tell the shapes of a body apart; nobody wrote them.
+_SHAPES = ("one", "many", "nemo_gym")
+
+
 def _fault(error: Mapping[str, Any], body: Any) -> dict[str, str]:
     """A field by its dotted path in the body as it was sent, and what was expected there."""
     where, *path = error["loc"]
@@ -118,7 +122,7 @@ def _fault(error: Mapping[str, Any], body: Any) -> dict[str, str]:
         return {"field": "body", "expected": f"JSON; at character {path[0]}: {error['ctx']['error']}"}
     if isinstance(error["input"], bytes):  # FastAPI did not read it as JSON
         return {"field": "body", "expected": "JSON, sent with the header Content-Type: application/json"}
-    path = path[1:]  # without "one" or "many", which only tell the two shapes apart
+    path = path[1:] if path[:1] and path[0] in _SHAPES else path
     return {"field": _as_written(path, body) or "body", "expected": error["msg"]}
 
 
@@ -131,5 +135,17 @@ def _as_written(path: list[str | int], body: Any) -> str:
         case, within = sent.get("case", sent), 1
     elif path[:1] == ["cases"] and len(path) > 1:
         case, within = sent["cases"][int(path[1])], 2
+    elif path[:1] == ["items"] and len(path) > 2:
+        path, case, within = _in_item(path, sent["items"][int(path[1])])
     before = path[:within] if path[:1] != ["case"] or "case" in sent else []
     return ".".join(filter(None, [*map(str, before), field_as_written(path[within:], case)]))
+
+
+def _in_item(path: list[str | int], item: Any) -> tuple[list[str | int], Any, int]:
+    """The path without the item's kind, which nobody wrote there; the case in the item, and how far the path leads to it."""
+    before, [_, *rest] = path[:2], path[2:]
+    if rest[:1] != ["case"]:
+        return [*before, *rest], None, len(path)
+    if isinstance(item, dict) and "case" in item:
+        return [*before, *rest], item["case"], 3
+    return [*before, *rest[1:]], item, 2

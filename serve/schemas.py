@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.config import JsonDict
 
+from serve.nemo_gym_schemas import NemoGymVerify
 from verifier.types import Case, Judgment
 
 Seed = Annotated[int | None, Field(ge=0, le=2**31 - 1, description="Overrides the service's sampling seed.")]
@@ -63,12 +64,14 @@ class VerifyMany(BaseModel):
         return {**data, "cases": cases}
 
 
-def _shape(body: Any) -> Literal["one", "many"]:
+def _shape(body: Any) -> Literal["one", "many", "nemo_gym"]:
+    if isinstance(body, NemoGymVerify) or (isinstance(body, dict) and "responses_create_params" in body):
+        return "nemo_gym"
     return "many" if isinstance(body, VerifyMany) or (isinstance(body, dict) and "cases" in body) else "one"
 
 
 VerifyRequest = Annotated[
-    Annotated[VerifyOne, Tag("one")] | Annotated[VerifyMany, Tag("many")],
+    Annotated[VerifyOne, Tag("one")] | Annotated[VerifyMany, Tag("many")] | Annotated[NemoGymVerify, Tag("nemo_gym")],
     Discriminator(_shape),
 ]
 
@@ -106,5 +109,8 @@ class Info(BaseModel):
     quality: Annotated[list[dict[str, Any]], Field(description="Measured quality of this judge; empty: not measured.")]
     calibration: Annotated[
         dict[str, Any] | None, Field(description="What `p_calibrated` comes from; null: the judge is not calibrated.")
+    ] = None
+    coherence_judge_id: Annotated[
+        str | None, Field(description="Who judges the coherence of traces; null: nobody here.")
     ] = None
     notice: str = "A research tool, not a medical device."

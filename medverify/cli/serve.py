@@ -26,7 +26,7 @@ def serve(
     model: ModelOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Serve the judge over HTTP: POST /verify, GET /judgments, /health, /ready, /info; the API is described at /docs.
+    """Serve the judge over HTTP: verdicts, rewards in trainers' own protocols, searches; the API is described at /docs.
 
     The model is loaded once; requests in flight share its batches. SIGTERM finishes what is under way, then stops.
     """
@@ -39,6 +39,7 @@ def serve(
         from serve.listen import listen
         from serve.schemas import Info
         from serve.stores import Stores
+        from verifier.coherence import coherence_judge
 
         stores = Stores.of(settings)
         try:
@@ -50,6 +51,7 @@ def serve(
             from medverify.assemble import load_judge
 
             judge = load_judge(settings, status.update)
+        coherence = coherence_judge(judge)
         entry = load_catalogue().by_name.get(settings.judge.model.partition("@")[0])
         info = Info(
             judge_id=judge.judge_id,
@@ -62,12 +64,13 @@ def serve(
             version=__version__,
             quality=[row.model_dump() for row in entry.quality] if entry else [],
             calibration=judge.calibration.describe() if judge.calibration else None,
+            coherence_judge_id=coherence.judge_id,
         )
         err.print(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False
         )  # uvicorn tells the address once it listens
         listen(
-            create_app(judge, settings.serve, info, stores),
+            create_app(judge, settings.serve, info, stores, coherence=coherence, retrieve=settings.retrieve),
             host=settings.serve.host,
             port=settings.serve.port,
             drain_s=settings.serve.drain_s,
