@@ -12,7 +12,7 @@ from serve.callers import Door, is_loopback
 from serve.errors import install
 from serve.judging import JudgingService
 from serve.keys_first import KeysFirst
-from serve.routes import judgments, operations, verify
+from serve.routes import judgments, operations, rerank, select, verify
 from serve.schemas import Info
 from serve.security_headers import SecurityHeaders
 from serve.stores import Stores
@@ -48,6 +48,8 @@ def create_app(judge: Judge, settings: ServeSettings, info: Info, stores: Stores
     app.add_middleware(KeysFirst, door=app.state.door)
     app.add_middleware(SecurityHeaders)
     app.include_router(verify.router(service))
+    app.include_router(select.router(service))
+    app.include_router(rerank.router(service, settings, info.model))
     app.include_router(judgments.router(stores.audit))
     app.include_router(operations.router(service, info))
     return app

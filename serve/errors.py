@@ -118,7 +118,8 @@ def _fault(error: Mapping[str, Any], body: Any) -> dict[str, str]:
         return {"field": "body", "expected": f"JSON; at character {path[0]}: {error['ctx']['error']}"}
     if isinstance(error["input"], bytes):  # FastAPI did not read it as JSON
         return {"field": "body", "expected": "JSON, sent with the header Content-Type: application/json"}
-    path = path[1:]  # without "one" or "many", which only tell the two shapes apart
+    if path[:1] in (["one"], ["many"]):  # they only tell two shapes of a body apart
+        path = path[1:]
     return {"field": _as_written(path, body) or "body", "expected": error["msg"]}
 
 
@@ -129,7 +130,9 @@ def _as_written(path: list[str | int], body: Any) -> str:
     within = 0  # parts of the path that lead to the case
     if path[:1] == ["case"]:
         case, within = sent.get("case", sent), 1
-    elif path[:1] == ["cases"] and len(path) > 1:
-        case, within = sent["cases"][int(path[1])], 2
+    elif path[:1] in (["cases"], ["candidates"]) and len(path) > 1:
+        case, within = sent[str(path[0])][int(path[1])], 2
+    else:
+        case = sent
     before = path[:within] if path[:1] != ["case"] or "case" in sent else []
     return ".".join(filter(None, [*map(str, before), field_as_written(path[within:], case)]))
