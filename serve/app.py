@@ -10,9 +10,10 @@ from configs.settings import ServeSettings
 from serve.body_limit import BodyLimit
 from serve.callers import Door, is_loopback
 from serve.errors import install
+from serve.jobs.keeper import JobKeeper
 from serve.judging import JudgingService
 from serve.keys_first import KeysFirst
-from serve.routes import judgments, operations, rerank, select, verify
+from serve.routes import jobs, judgments, operations, rerank, select, verify
 from serve.schemas import Info
 from serve.security_headers import SecurityHeaders
 from serve.stores import Stores
@@ -26,12 +27,15 @@ def create_app(judge: Judge, settings: ServeSettings, info: Info, stores: Stores
     """
     stores = stores or Stores()
     service = JudgingService(judge, settings, stores)
+    keeper = JobKeeper(service, settings, stores.jobs)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await service.start()
         tidying = asyncio.create_task(stores.keep_tidy())
+        await keeper.start()
         yield
+        await keeper.aclose()
         tidying.cancel()
         await service.aclose()
         await stores.aclose()
@@ -43,13 +47,16 @@ def create_app(judge: Judge, settings: ServeSettings, info: Info, stores: Stores
         lifespan=lifespan,
     )
     install(app)
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s)
+    app.add_middleware(
+        BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s, larger={jobs.PATH: settings.jobs.max_bytes}
+    )
     app.state.door = Door(stores.keys, settings.keys, reachable=not is_loopback(settings.host))
     app.add_middleware(KeysFirst, door=app.state.door)
     app.add_middleware(SecurityHeaders)
     app.include_router(verify.router(service))
     app.include_router(select.router(service))
     app.include_router(rerank.router(service, settings, info.model))
+    app.include_router(jobs.router(keeper, settings))
     app.include_router(judgments.router(stores.audit))
     app.include_router(operations.router(service, info))
     return app
