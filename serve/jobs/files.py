@@ -41,6 +41,11 @@ class JobSpec(BaseModel):
     created: float  # seconds since 1970
 
 
+def for_owner(path: str, flags: int) -> int:
+    """Opens files that hold what others sent: nobody else on the machine may read them."""
+    return os.open(path, flags, 0o600)
+
+
 def result_line(index: int, judgment: Judgment) -> bytes:
     """A result as it is written: the judgment, with the position of its case before it."""
     return b'{"index":%d,"status":"%s",%s\n' % (
@@ -113,7 +118,7 @@ class JobFiles:
         Raises:
             OSError: it is not there; it may be tried again.
         """
-        with self._results.open("ab", buffering=0) as file:
+        with open(self._results, "ab", buffering=0, opener=for_owner) as file:
             if os.fstat(file.fileno()).st_size != self.size:  # what could not be taken back after an error
                 file.truncate(self.size)
             append(file, line)
@@ -189,7 +194,7 @@ class JobFiles:
         """Put a copy in place that has the whole lines for which `stays` holds; it is told which cases have one already."""
         temporary = self.folder / f".{_RESULTS}{_PART}"
         seen, size = set[int](), 0
-        with temporary.open("wb") as file:
+        with open(temporary, "wb", opener=for_owner) as file:
             for line in self._lines():
                 if (parsed := self._parse(line)) is not None and stays(*parsed, seen):
                     file.write(line)
@@ -221,10 +226,15 @@ class Draft:
         self._folder.mkdir(mode=0o700)
         self.upload = self._folder / "upload.jsonl"
 
+    def receive(self, piece: bytes) -> None:
+        """Add to the upload, which `write_cases` has to be given the cases of; raises OSError."""
+        with open(self.upload, "ab", opener=for_owner) as file:
+            file.write(piece)
+
     def write_cases(self, cases: Iterable[Case]) -> int:
         """Write the cases and give their number; raises OSError."""
         total = 0
-        with (self._folder / _CASES).open("wb") as file:
+        with open(self._folder / _CASES, "wb", opener=for_owner) as file:
             for case in cases:
                 file.write(case.model_dump_json(exclude_none=True).encode() + b"\n")
                 total += 1

@@ -89,9 +89,8 @@ def router(keeper: JobKeeper, settings: ServeSettings) -> APIRouter:
         """The number of cases, which are in the draft now, and the seed that was asked for."""
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind == LINES:
-            with draft.upload.open("wb") as file:
-                async for piece in request.stream():
-                    await asyncio.to_thread(file.write, piece)
+            async for piece in request.stream():
+                await asyncio.to_thread(draft.receive, piece)
             return await asyncio.to_thread(write_lines, draft, settings.jobs.max_cases), seed
         if kind != "application/json":
             raise ServiceError(

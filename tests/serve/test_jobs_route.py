@@ -279,8 +279,10 @@ def test_a_job_goes_on_with_its_own_judge_alone(tmp_path: Path) -> None:
 def test_nothing_of_it_is_for_other_users_of_the_machine(tmp_path: Path) -> None:
     with service(tmp_path) as client:
         path = handed_in(client, CASE)
-        for folder in (tmp_path / "jobs", tmp_path / path[1:]):
-            assert folder.stat().st_mode & 0o077 == 0
+        done(client, path)
+        texts = [tmp_path / path[1:] / name for name in ("cases.jsonl", "results.jsonl")]
+        for kept in (tmp_path / "jobs", tmp_path / path[1:], *texts):
+            assert kept.stat().st_mode & 0o077 == 0
 
 
 # ---- bounds ----------------------------------------------------------------------------------------------------------
