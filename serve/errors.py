@@ -109,6 +109,10 @@ def install(app: FastAPI) -> None:
         return problem(500, "internal", "Internal error", detail, HEADERS)
 
 
+#: Only tell the shapes of a body apart; nobody wrote them.
+_SHAPES = ("one", "many")
+
+
 def _fault(error: Mapping[str, Any], body: Any) -> dict[str, str]:
     """A field by its dotted path in the body as it was sent, and what was expected there."""
     where, *path = error["loc"]
@@ -118,8 +122,7 @@ def _fault(error: Mapping[str, Any], body: Any) -> dict[str, str]:
         return {"field": "body", "expected": f"JSON; at character {path[0]}: {error['ctx']['error']}"}
     if isinstance(error["input"], bytes):  # FastAPI did not read it as JSON
         return {"field": "body", "expected": "JSON, sent with the header Content-Type: application/json"}
-    if path[:1] in (["one"], ["many"]):  # they only tell two shapes of a body apart
-        path = path[1:]
+    path = path[1:] if path[:1] and path[0] in _SHAPES else path
     return {"field": _as_written(path, body) or "body", "expected": error["msg"]}
 
 

@@ -23,6 +23,7 @@ from verifier.types import OUTAGES
 logger = logging.getLogger(__name__)
 
 _TIDY_S = 60.0  # between two looks for jobs that are too old
+_PATIENCE_S = 2.0  # with the disk, before the service starts without its jobs, which then come later
 
 
 class JobKeeper:
@@ -48,12 +49,13 @@ class JobKeeper:
     # ---- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take over what is on the disk and go on with it; if another process still has it, as soon as that ends."""
+        """Take over what is on the disk and go on with it: now, or as soon as it is read and no other process has it."""
         if self._folder is None:
             return
-        if not await self._take_over(self._folder):
-            self._tasks.append(asyncio.create_task(self._take_over_later(self._folder)))
         self._runner.start()
+        first = asyncio.create_task(self._take_over(self._folder))
+        await asyncio.wait({first}, timeout=_PATIENCE_S)
+        self._tasks.append(asyncio.create_task(self._see_to_it(self._folder, first)))
         self._tasks.append(asyncio.create_task(self._keep_tidy()))
 
     async def aclose(self) -> None:
@@ -81,9 +83,10 @@ class JobKeeper:
             self._runner.queue(job)
         return True
 
-    async def _take_over_later(self, folder: Path) -> None:
-        while not await self._take_over(folder):  # noqa: ASYNC110 - nobody tells that another process has ended
-            await asyncio.sleep(self._retry_s)
+    async def _see_to_it(self, folder: Path, taking: asyncio.Task[bool]) -> None:
+        while not await taking:
+            await asyncio.sleep(self._retry_s)  # nobody tells that another process has ended
+            taking = asyncio.create_task(self._take_over(folder))
 
     async def _keep_tidy(self) -> None:
         while True:

@@ -48,7 +48,9 @@ def router(service: JudgingService, settings: ServeSettings, model: str) -> APIR
                 )
                 for place in order[: body.top_n]
             ],
-            usage=Tokens(total_tokens=sum(_tokens(judgment) for judgment in judgments)),
+            usage=Tokens(
+                total_tokens=sum({judgment.case_digest: _tokens(judgment) for judgment in judgments}.values())
+            ),
         )
 
     return routes
