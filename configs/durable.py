@@ -1,6 +1,8 @@
 """Files that are whole or absent, whenever the process or the machine stops."""
 
 import os
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 
@@ -25,3 +27,21 @@ def write_whole(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.part")
     temporary.write_text(text, encoding="utf-8")
     publish(temporary, path)
+
+
+def append(file: FileIO, data: bytes, *, sync: bool = True) -> None:
+    """Write all of it at the end or, where the disk lets us, nothing; with `sync`, a machine that stops loses none of it.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk.
+    """
+    before, rest = os.fstat(file.fileno()).st_size, memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        if sync:
+            os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):  # then what was written of it has to be cut off later
+            file.truncate(before)
+        raise

@@ -199,6 +199,25 @@ class AuditSettings(Section):
     ] = "tolerate"
 
 
+class JobSettings(Section):
+    """Long batches that are judged beside the requests of those who wait."""
+
+    in_flight: Annotated[
+        int,
+        Field(ge=1, description="Cases of all jobs that are judged at once; the rest of the engine is for requests."),
+    ] = 8
+    max_cases: Annotated[int, Field(ge=1, description="Cases in one job.")] = 100_000
+    max_bytes: Annotated[int, Field(ge=1024, description="Size of one upload of JSON lines.")] = 200_000_000
+    max_jobs: Annotated[int, Field(ge=1, description="Jobs kept, finished ones included; beyond it 503.")] = 1000
+    max_kept_bytes: Annotated[int, Field(ge=1, description="Their size together; beyond it no new one.")] = (
+        20_000_000_000
+    )
+    retention_days: Annotated[
+        float,
+        Field(ge=0, description="Days after its end when a job is deleted, with its cases and results; 0: never."),
+    ] = 7.0
+
+
 class ServeSettings(Section):
     """The HTTP service."""
 
@@ -216,6 +235,7 @@ class ServeSettings(Section):
     ] = "auto"
     cache: CacheSettings = CacheSettings()
     audit: AuditSettings = AuditSettings()
+    jobs: JobSettings = JobSettings()
 
 
 class RetrieveSettings(Section):

@@ -3,12 +3,13 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from io import FileIO
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from configs.durable import append
 
 
 class OutputError(Exception):
@@ -57,7 +58,7 @@ class AppendedFile:
             OutputError: it cannot be written, as on a full disk. What was there before stays.
         """
         with self.told():
-            _write(self._file, data, sync=sync)
+            append(self._file, data, sync=sync)
 
     def sync(self) -> None:
         """Wait until everything has reached the disk; raises as `add`."""
@@ -81,7 +82,7 @@ class AppendedFile:
                     continue
                 with file:
                     try:
-                        _write(file, data)
+                        append(file, data)
                     except OSError:
                         copy.unlink()
                         raise
@@ -97,17 +98,3 @@ class AppendedFile:
                 f"{self.path}: {error.strerror or error}. Mend that (free space, if the disk is full) and run the same "
                 "command again: what is in the file is not lost"
             ) from error
-
-
-def _write(file: FileIO, data: bytes, *, sync: bool = True) -> None:
-    """Append all of it, or, where the disk lets us, nothing."""
-    before, rest = os.fstat(file.fileno()).st_size, memoryview(data)
-    try:
-        while rest:
-            rest = rest[file.write(rest) :]
-        if sync:
-            os.fsync(file.fileno())
-    except OSError:
-        with suppress(OSError):  # then resuming cuts it off
-            file.truncate(before)
-        raise

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from eval import journal
-from verifier.types import Case, Judgment, Status
-
-OUTAGES = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
+from verifier.types import OUTAGES, Case, Judgment
 
 
 class Judging(Protocol):

@@ -11,9 +11,10 @@ from configs.settings import RetrieveSettings, ServeSettings
 from serve.body_limit import BodyLimit
 from serve.callers import Door, is_loopback, searcher
 from serve.errors import JUDGING, install
+from serve.jobs.keeper import JobKeeper
 from serve.judging import JudgingService
 from serve.keys_first import KeysFirst
-from serve.routes import judgments, operations, peers, reward, searches, verify
+from serve.routes import jobs, judgments, operations, peers, rerank, reward, searches, select, verify
 from serve.schemas import Info
 from serve.searching import Searching, install_searching
 from serve.security_headers import SecurityHeaders
@@ -42,12 +43,15 @@ def create_app(
     """
     stores = stores or Stores()
     service = JudgingService(judge, settings, stores, coherence=coherence)
+    keeper = JobKeeper(service, settings, stores.jobs)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await service.start()
         tidying = asyncio.create_task(stores.keep_tidy())
+        await keeper.start()
         yield
+        await keeper.aclose()
         tidying.cancel()
         await service.aclose()
         await stores.aclose()
@@ -59,11 +63,16 @@ def create_app(
         lifespan=lifespan,
     )
     install(app)
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s)
+    app.add_middleware(
+        BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s, larger={jobs.PATH: settings.jobs.max_bytes}
+    )
     app.state.door = Door(stores.keys, settings.keys, reachable=not is_loopback(settings.host))
     app.add_middleware(KeysFirst, door=app.state.door)
     app.add_middleware(SecurityHeaders)
     app.include_router(verify.router(service))
+    app.include_router(select.router(service))
+    app.include_router(rerank.router(service, settings, info.model))
+    app.include_router(jobs.router(keeper, settings))
     app.include_router(judgments.router(stores.audit))
     app.include_router(reward.router(service))
     app.include_router(peers.router(service, settings))

@@ -133,10 +133,12 @@ def _as_written(path: list[str | int], body: Any) -> str:
     within = 0  # parts of the path that lead to the case
     if path[:1] == ["case"]:
         case, within = sent.get("case", sent), 1
-    elif path[:1] == ["cases"] and len(path) > 1:
-        case, within = sent["cases"][int(path[1])], 2
+    elif path[:1] in (["cases"], ["candidates"]) and len(path) > 1:
+        case, within = sent[str(path[0])][int(path[1])], 2
     elif path[:1] == ["items"] and len(path) > 2:
         path, case, within = _in_item(path, sent["items"][int(path[1])])
+    else:
+        case = sent
     before = path[:within] if path[:1] != ["case"] or "case" in sent else []
     return ".".join(filter(None, [*map(str, before), field_as_written(path[within:], case)]))
 

@@ -1,8 +1,9 @@
-"""What a service keeps on the disk: keys, judgments that were made, and the log of what was given."""
+"""What a service keeps on the disk: keys, judgments that were made, the log of what was given, and where its jobs are."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from configs.settings import Settings
@@ -35,6 +36,7 @@ class Stores:
     keys: KeyStore | None = None
     cache: JudgmentCache | None = None
     audit: AuditLog | None = None
+    jobs: Path | None = None  # a folder
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -56,6 +58,7 @@ class Stores:
             )
             if serve.audit.enabled
             else None,
+            jobs=state / "jobs",
         )
 
     async def recall(self, judge: Judge, case: Case, seed: int | None, about: str = CORRECTNESS) -> Judgment | None:

@@ -46,6 +46,22 @@ class Trace(BaseModel):
         return "\n".join(f"Step {number}: {step}" for number, step in enumerate(self.steps or (), start=1))
 
 
+def plain_question(data: Any) -> Any:
+    """What was written, with a question that is a plain text, and options beside it, made a `Question`."""
+    if not isinstance(data, dict) or not isinstance(data.get("question"), str):
+        return data
+    question = {"text": data["question"], **{name: data[name] for name in ("options",) if name in data}}
+    return {**{name: data[name] for name in data if name != "options"}, "question": question}
+
+
+def plain_trace(data: Any) -> Any:
+    """What was written, with a trace that is a plain text or a list of steps made a `Trace`."""
+    if not isinstance(data, dict) or not isinstance(data.get("trace"), str | list):
+        return data
+    trace = data["trace"]
+    return {**data, "trace": {"text": trace} if isinstance(trace, str) else {"steps": trace}}
+
+
 def field_as_written(path: Sequence[str | int], case: Any) -> str:
     """The dotted name of a field as the writer of a case knows it, from its path in `Case`.
 
@@ -73,18 +89,7 @@ class Case(BaseModel):
     @classmethod
     def _from_plain(cls, data: Any) -> Any:
         """Accept `{"id", "question": str, "options"?: {...}, "trace": str | [str]}`, the form that people write."""
-        if not isinstance(data, dict):
-            return data
-        case = dict(data)
-        if isinstance(case.get("question"), str):
-            case["question"] = {"text": case["question"]}
-            if "options" in case:
-                case["question"]["options"] = case.pop("options")
-        if isinstance(case.get("trace"), str):
-            case["trace"] = {"text": case["trace"]}
-        elif isinstance(case.get("trace"), list):
-            case["trace"] = {"steps": case["trace"]}
-        return case
+        return plain_trace(plain_question(data))
 
     @property
     def digest(self) -> str:
@@ -126,6 +131,10 @@ class Status(StrEnum):
     RETRIEVAL_FAILED = "retrieval_failed"
     ENGINE_FAILED = "engine_failed"
     TIMEOUT = "timeout"
+
+
+#: What may be over when one asks again: an outage or a deadline, not something about the case.
+OUTAGES = frozenset({Status.RETRIEVAL_FAILED, Status.ENGINE_FAILED, Status.TIMEOUT})
 
 
 class StopReason(StrEnum):

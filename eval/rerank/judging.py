@@ -9,9 +9,9 @@ from configs.durable import publish
 from eval.cases import BadLine
 from eval.rerank.judgments import Identity, JudgmentsFile, Kept, entries
 from eval.rerank.samples import Samples
-from eval.run import OUTAGES, Judging
+from eval.run import Judging
 from verifier.engines.base import EngineError
-from verifier.types import Case, Judgment
+from verifier.types import OUTAGES, Case, Judgment
 
 _LOST_WAVES = (
     3  # one after another without a single judgment: then the judge is gone, and the rest of the night would be lost

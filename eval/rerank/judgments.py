@@ -17,8 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from eval.appended import AppendedFile, ResumeError
 from eval.journal import to_line
 from eval.rerank.samples import Columns
-from eval.run import OUTAGES
-from verifier.types import Judgment, Status
+from verifier.types import OUTAGES, Judgment, Status
 
 SYNC_EVERY_S = 1.0  # a machine that stops loses no more than this; a process that is killed loses the wave in work
 _START = b'{"rerank":'

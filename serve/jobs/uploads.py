@@ -1,0 +1,98 @@
+"""Reading the cases of a job from a request: one JSON value, or JSON lines of any length."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from configs import strict_json
+from serve.errors import ServiceError, unfit
+from serve.jobs.files import Draft
+from serve.jobs.schemas import JobRequest, numbered
+from verifier.types import Case, field_as_written
+
+LINES = "application/x-ndjson"
+_MOST_FAULTS = 20
+
+
+async def read_json(request: Request, limit: int) -> JobRequest:
+    """The whole body as one JSON value.
+
+    Raises:
+        ServiceError: 413, it has more than `limit` bytes; 400, it is no text.
+        RequestValidationError: it is not what is expected.
+    """
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limit:
+            detail = f"one JSON value may have {limit} bytes; send more as {LINES}, a case a line"
+            raise ServiceError(413, "body-too-large", "The request is too large", detail)
+    try:
+        data = json.loads(bytes(body))
+    except json.JSONDecodeError as error:
+        fault = {"type": "json_invalid", "loc": ("body", error.pos), "input": {}, "ctx": {"error": error.msg}}
+        raise RequestValidationError([fault]) from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        detail = "the body is no text in UTF-8, or is nested too deeply"
+        raise ServiceError(400, "http", "The body cannot be read", detail) from error
+    try:
+        return JobRequest.model_validate(data)
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
+        raise RequestValidationError(faults, body=data) from error
+
+
+def write_lines(draft: Draft, max_cases: int) -> int:
+    """Check the uploaded lines of a draft, make them its cases, and give their number.
+
+    Raises:
+        ServiceError: 413, there are too many; 422, some are no cases, or there are none.
+        OSError: they cannot be written.
+    """
+    faults = list[dict[str, str]]()
+    total = draft.write_cases(_cases(draft.upload, max_cases, faults))
+    if faults:
+        raise unfit(faults)
+    if total == 0:
+        raise unfit([{"field": "body", "expected": "a case a line"}])
+    return total
+
+
+def too_many(max_cases: int) -> ServiceError:
+    """413 for a job with too many cases."""
+    return ServiceError(413, "batch-too-large", "The job is too large", f"one job may have {max_cases} cases")
+
+
+def _cases(upload: Path, max_cases: int, faults: list[dict[str, str]]) -> Iterator[Case]:
+    place = 0
+    with upload.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            if place == max_cases:
+                raise too_many(max_cases)
+            case = _case(line, number, place, faults)
+            place += 1
+            if case is not None:
+                yield case
+            if len(faults) >= _MOST_FAULTS:
+                return
+
+
+def _case(line: bytes, number: int, place: int, faults: list[dict[str, str]]) -> Case | None:
+    data: Any = None
+    try:
+        data = strict_json.parse(line)
+        return Case.model_validate(numbered(data, place))
+    except ValidationError as error:
+        for fault in error.errors(include_url=False, include_input=False):
+            field = field_as_written(fault["loc"], data)
+            faults.append({"field": f"line {number}" + (f": {field}" if field else ""), "expected": fault["msg"]})
+    except ValueError as error:
+        faults.append({"field": f"line {number}", "expected": f"JSON: {error}"})
+    return None
