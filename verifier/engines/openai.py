@@ -6,6 +6,7 @@ output, log-probabilities of chosen ids. A server that ignores one of these is t
 """
 
 import asyncio
+import bisect
 import math
 import random
 from collections.abc import AsyncIterator, Iterable
@@ -28,6 +29,7 @@ from verifier.engines.vllm_sampling import at_sampling_temperature, turn_seed
 _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
 _TOP_LOGPROBS = 20  # what a server that cannot report chosen ids is asked for instead
 _MAX_WAIT_S = 30.0
+_MOST_STOPS = 4  # stop strings that the protocol allows; what others would have cut is cut here
 # Servers take what a request does not name from the model's generation_config.json: penalties and cuts that nobody asked for.
 _NOTHING_ELSE = {
     "top_k": -1,
@@ -172,8 +174,21 @@ class OpenAIEngine:
         usage = reply.get("usage") or {}
         cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
         finish = self._finish(finish_reason, stop_reason, ids, request)
+        if (end := self._first_end(ids, request.stop[_MOST_STOPS:])) is not None:
+            ids, chosen, watched, finish = ids[:end], chosen[:end], watched[:end], Finish.STOP
         logprobs = at_sampling_temperature(chosen, request.temperature)
         return Completion(ids, logprobs, watched, finish, prefilled=len(request.ids) - cached, cached=cached)
+
+    def _first_end(self, ids: tuple[int, ...], stops: tuple[str, ...]) -> int | None:
+        """How many ids there are up to the token that completes one of the stop strings; None if none is there."""
+
+        def stopped(count: int) -> bool:
+            text = self._tokenizer.decode(ids[:count])
+            return any(stop in text for stop in stops)
+
+        if not stops or not stopped(len(ids)):
+            return None
+        return bisect.bisect_left(range(1, len(ids) + 1), True, key=stopped) + 1
 
     def _finish(self, reason: str, stop_reason: object, ids: tuple[int, ...], request: Generate) -> Finish:
         if reason == "length":
@@ -220,7 +235,7 @@ def _body(request: Generate, model: str, max_tokens: int, end_ids: Iterable[int]
         "top_p": request.top_p,
         **_NOTHING_ELSE,
         "seed": turn_seed(request.seed, request.ids),
-        "stop": list(request.stop) or None,
+        "stop": list(request.stop[:_MOST_STOPS]) or None,
         "stop_token_ids": sorted(end_ids),
         "include_stop_str_in_output": True,  # vLLM
         "no_stop_trim": True,  # SGLang

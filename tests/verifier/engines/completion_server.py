@@ -59,6 +59,8 @@ class CompletionServer:
             adapters = [{"id": name, "parent": self.models[0]} for name in self.adapters]
             return Reply(body={"object": "list", "data": [*models, *adapters]})
         body = request.body
+        if len(body["stop"] or ()) > 4:
+            return Reply(400, {"error": {"message": "body.stop: list should have at most 4 items"}})
         if len(body["prompt"]) + body["max_tokens"] > self.engine.max_context:
             return Reply(400, {"error": {"message": f"maximum context length is {self.engine.max_context} tokens"}})
         generate = Generate(
