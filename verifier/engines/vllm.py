@@ -8,6 +8,7 @@ were opened together do not advance in step, and the last bits of a number may d
 
 import asyncio
 import math
+import multiprocessing
 import os
 import threading
 import uuid
@@ -23,6 +24,7 @@ from configs.adapter import Adapter
 from configs.settings import VLLMEngine as EngineSettings
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence
 from verifier.engines.places import Places
+from verifier.engines.process_guard import ProcessGuard
 from verifier.engines.tokenizer import HFTokenizer
 from verifier.engines.vllm_sampling import at_sampling_temperature, turn_seed
 
@@ -98,6 +100,7 @@ class VLLMEngine:
         self._thread.start()
         try:
             self._llm = self._on_loop(_start(path, settings, self.max_context, adapter)).result()
+            self._guard = ProcessGuard(process.pid for process in multiprocessing.active_children() if process.pid)
             self._warm_up()
         except BaseException:
             self._stop()
@@ -237,6 +240,8 @@ class VLLMEngine:
 
     def _stop(self) -> None:
         self._on_loop(self._shut_down()).result()
+        if (guard := getattr(self, "_guard", None)) is not None:
+            guard.dismiss()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

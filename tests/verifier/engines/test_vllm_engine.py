@@ -5,6 +5,9 @@
 
 import asyncio
 import math
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +23,7 @@ from tiny_model import config, copy_with, save_model
 from transformers import LlamaForCausalLM
 from verifier_fakes import CASE, judge
 
+import verifier
 from configs.adapter import Adapter, read_adapter
 from configs.settings import TransformersEngine as EmbeddedSettings
 from configs.settings import VLLMEngine as EngineSettings
@@ -247,6 +251,46 @@ async def test_closing_tells_those_who_wait(model: Path) -> None:
         await running
     with pytest.raises(EngineError, match="closed"):
         await ask(engine, [5])
+
+
+OWNER = """
+import multiprocessing, sys, time
+from pathlib import Path
+from configs.settings import VLLMEngine as EngineSettings
+from verifier.engines.vllm import VLLMEngine
+if __name__ == "__main__":
+    engine = VLLMEngine(Path(sys.argv[1]), "d" * 64, EngineSettings.model_validate_json(sys.argv[2]))
+    print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+    time.sleep(300)
+"""
+
+
+def test_nothing_of_it_outlives_a_kill(model: Path, tmp_path: Path) -> None:
+    """What vLLM started would keep the GPU's memory from the service that takes this one's place."""
+    (tmp_path / "owner.py").write_text(OWNER)
+    command = [sys.executable, str(tmp_path / "owner.py"), str(model), SETTINGS.model_dump_json()]
+    environ = {**os.environ, "PYTHONPATH": str(Path(verifier.__file__).parent.parent)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ) as owner:
+        assert owner.stdout is not None
+        children = [Path("/proc") / pid for pid in owner.stdout.readline().decode().split()]
+        theirs = [path for child in children for path in _children_of(child)]
+        assert theirs  # vLLM's core has workers of its own
+        owner.kill()
+    deadline = time.monotonic() + 20
+    while any(map(_alive, [*children, *theirs])):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _children_of(process: Path) -> list[Path]:
+    return [Path("/proc") / pid for pid in (process / "task" / process.name / "children").read_text().split()]
+
+
+def _alive(process: Path) -> bool:
+    try:
+        return "State:\tZ" not in (process / "status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
