@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import gc
 import os
 import socket
 import subprocess
@@ -45,6 +46,13 @@ IN_PROCESS = (
     "judge.engine=vllm", "judge.vllm.dtype=float32", "judge.vllm.cache_gib=0.5", "judge.vllm.enforce_eager=true",
     "judge.vllm.max_sequences=4", f"judge.vllm.max_context={CONTEXT}",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leftovers() -> Iterator[None]:
+    """vLLM leaves contexts of ZeroMQ to the garbage collector, which says so: here, where it is expected."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
