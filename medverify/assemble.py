@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from configs.adapter import read_adapter
 from configs.catalogue import CrossEncoderEntry, EncoderEntry, JudgeEntry
 from configs.resolve import ResolvedModel, resolve
 from configs.settings import STARTER, JudgeSettings, Settings
@@ -40,6 +41,7 @@ def load_judge(settings: Settings, report: Report = lambda _: None, *, reproduci
         ModelNotAvailableError, UnknownModelError: the model is not to be had here; the message names the command that mends it.
         RetrievalError: the index cannot be opened.
         EngineError, PromptError: the model or the prompt cannot be used.
+        AdapterError: `judge.adapter` is not a LoRA adapter.
         CalibrationError: the calibration cannot be read, or is another judge's.
     """
     judge = settings.judge
@@ -57,7 +59,7 @@ def load_generator(settings: Settings, report: Report = lambda _: None) -> tuple
 
     Raises:
         ModelNotAvailableError, UnknownModelError: the model is not to be had here; the message names the command that mends it.
-        EngineError: it cannot be used.
+        EngineError, AdapterError: it, or the adapter to it, cannot be used.
     """
     model = _find_model(settings, "generator", report)
     report(f"loading {model.name}")
@@ -73,10 +75,15 @@ def load_engine(settings: JudgeSettings, model: ResolvedModel) -> Engine:
         named = settings.openai
         if not named.model:  # the judge's id needs to know which it is
             named = named.model_copy(update={"model": served_model(named, key)})
-        return OpenAIEngine(model.path, model.digest, named, key)
+        return OpenAIEngine(model.path, model.digest, named, key, settings.adapter)
+    adapter = read_adapter(Path(settings.adapter).expanduser()) if settings.adapter else None
+    if settings.engine == "vllm":
+        from verifier.engines.vllm import VLLMEngine
+
+        return VLLMEngine(model.path, model.digest, settings.vllm, adapter)
     from verifier.engines.transformers import TransformersEngine
 
-    return TransformersEngine(model.path, model.digest, settings.transformers)
+    return TransformersEngine(model.path, model.digest, settings.transformers, adapter)
 
 
 def load_retriever(settings: Settings, report: Report = lambda _: None) -> Retriever:

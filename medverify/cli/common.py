@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
+from configs.adapter import AdapterError
 from configs.digest import ChecksumMismatchError
 from configs.load import LoadedSettings, SettingsError, load_settings
 from configs.locate import ModelNotAvailableError
@@ -25,7 +26,8 @@ out = Console()
 err = Console(stderr=True)
 
 ConfigOption = Annotated[
-    str | None, typer.Option("--config", "-c", help="Settings file: a shipped name (laptop, openai-server) or a path.")
+    str | None,
+    typer.Option("--config", "-c", help="Settings file: a shipped name (laptop, openai-server, vllm) or a path."),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -44,6 +46,7 @@ EXPECTED = (
     SettingsError,
     ModelNotAvailableError,
     UnknownModelError,
+    AdapterError,
     ChecksumMismatchError,
     RetrievalError,
     EngineError,
@@ -57,6 +60,8 @@ _EXTRAS = {
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "serve"),
     **dict.fromkeys(("sklearn", "matplotlib", "jinja2", "datasets", "pyarrow"), "eval"),
     "rensa": "corpora",
+    "vllm": "vllm",
+    "peft": "train",
 }
 
 

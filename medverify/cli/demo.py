@@ -62,15 +62,15 @@ def demo(
         out.print(shown)
     if picture:
         _save(panels[-1], picture)
-    out.print(quality_line(settings.judge.model), highlight=False)
+    out.print(quality_line(settings.judge.model, settings.judge.adapter), highlight=False)
     if any(judgment.status is not Status.SCORED for judgment in judgments):
         raise typer.Exit(NOT_JUDGED)
 
 
-def quality_line(model: str) -> str:
-    """In one line: how good a judge is known to be."""
+def quality_line(model: str, adapter: str = "") -> str:
+    """In one line: how good a judge is known to be. With an adapter it is another judge than the one that was measured."""
     entry: Entry | None = load_catalogue().by_name.get(model.partition("@")[0])
-    if entry is None or not entry.quality:
+    if entry is None or not entry.quality or adapter:
         return f"[bold]How good is this judge?[/] {model}: not measured. Do not rely on its verdicts."
     rows = "; ".join(
         f"{row.metric} {row.value:.3f} [{row.low:.3f}, {row.high:.3f}] on {row.dataset} (n = {row.n})"

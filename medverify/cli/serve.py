@@ -62,7 +62,8 @@ def serve(
             prompt_digest=judge.prompt.digest,
             index_digest=judge.retriever.digest,
             version=__version__,
-            quality=[row.model_dump() for row in entry.quality] if entry else [],
+            # What was measured was the model without an adapter.
+            quality=[row.model_dump() for row in entry.quality] if entry and not settings.judge.adapter else [],
             calibration=judge.calibration.describe() if judge.calibration else None,
             coherence_judge_id=coherence.judge_id,
         )

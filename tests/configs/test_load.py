@@ -160,7 +160,7 @@ def test_an_empty_file_is_fine(tmp_path: Path) -> None:
 
 def test_an_unknown_file_is_refused_with_the_shipped_names() -> None:
     (problem,) = problems("laptp", {})
-    assert problem == "no settings file laptp; did you mean laptop?; shipped: laptop, openai-server"
+    assert problem == "no settings file laptp; did you mean laptop?; shipped: laptop, openai-server, vllm"
 
 
 @pytest.mark.parametrize("name", shipped_names())

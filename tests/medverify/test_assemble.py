@@ -9,7 +9,9 @@ from threading import Event
 
 import pytest
 
+from configs.adapter import AdapterError
 from configs.load import load_settings
+from configs.resolve import ResolvedModel
 from medverify import assemble
 from medverify.assemble import ensure_starter, load_encoder, load_judge, load_retriever
 from retrieval import manifest as manifests
@@ -31,6 +33,14 @@ def settings(cache: Path, *overrides: str):  # type: ignore[no-untyped-def]
 def test_an_encoder_is_no_judge(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="minilm-l6 is an encoder"):
         load_judge(settings(tmp_path, "judge.model=minilm-l6"))
+
+
+@pytest.mark.parametrize("engine", ["transformers", "vllm"])
+def test_a_folder_that_is_no_adapter_is_refused(tmp_path: Path, engine: str) -> None:
+    """Before the model is loaded, and before vLLM is looked for."""
+    chosen = settings(tmp_path, f"judge.engine={engine}", f"judge.adapter={tmp_path}").judge
+    with pytest.raises(AdapterError, match="adapter_config"):
+        assemble.load_engine(chosen, ResolvedModel("x", {"model": tmp_path}, "d" * 64, None, "path"))
 
 
 def test_a_folder_needs_a_recipe(tmp_path: Path) -> None:

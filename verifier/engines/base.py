@@ -46,7 +46,9 @@ class Completion:
     """What came of a `Generate`."""
 
     ids: tuple[int, ...]  # [n] new tokens; an end-of-text token is included
-    logprobs: tuple[float, ...]  # [n] of each chosen token, full vocabulary, at the request's temperature (1 if greedy)
+    # [n] of each chosen token, full vocabulary, at the request's temperature (1 if greedy); NaN from engines that cannot tell
+    # at any other temperature than 1
+    logprobs: tuple[float, ...]
     watched: tuple[tuple[float, ...], ...]  # [n][len(watch)] same distribution, at temperature 1
     finish: Finish
     prefilled: int = 0  # tokens that had to be computed before the first new one

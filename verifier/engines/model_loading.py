@@ -7,6 +7,7 @@ import torch
 from safetensors import SafetensorError
 
 from configs.precision import native_bfloat16
+from verifier.engines.adapter_merging import merge_adapter
 from verifier.engines.base import EngineError
 from verifier.engines.packed_linear import pack_linears
 from verifier.engines.slots import ATTENTION
@@ -14,12 +15,16 @@ from verifier.engines.tokenizer import HFTokenizer
 
 
 def load_model(
-    path: Path, dtype: torch.dtype, device: torch.device, max_context: int
+    path: Path, dtype: torch.dtype, device: torch.device, max_context: int, adapter: Path | None = None
 ) -> tuple[torch.nn.Module, HFTokenizer]:
     """A model folder as a model ready for inference with our attention, and its tokenizer.
 
+    Args:
+        adapter: folder of a LoRA adapter to add to the weights; needs peft.
+
     Raises:
-        EngineError: the folder cannot be loaded, or its attention is of a kind that slots cannot hold.
+        EngineError: the folder cannot be loaded, its attention is of a kind that slots cannot hold, or the adapter does not
+            fit it.
     """
     from transformers import AutoModelForCausalLM
 
@@ -39,7 +44,9 @@ def load_model(
     kinds = set(_layer_types(model.config, max_context))
     if kinds != {"full_attention"}:
         raise EngineError(f"{path} has layers of kind {sorted(kinds)}; the embedded engine holds full attention only: "
-                          "serve it with vLLM and use the openai engine")  # fmt: skip
+                          "use the engine vllm, or a server and the engine openai")  # fmt: skip
+    if adapter is not None:
+        model = merge_adapter(model, adapter)
     if device.type == "cpu" and dtype is torch.float32:
         pack_linears(model)
     return model, tokenizer

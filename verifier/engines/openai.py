@@ -6,9 +6,10 @@ output, log-probabilities of chosen ids. A server that ignores one of these is t
 """
 
 import asyncio
+import bisect
 import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from collections.abc import Sequence as Ids
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,11 +22,22 @@ from configs import strict_json
 from configs.settings import OpenAIEngine as EngineSettings
 from retrieval.clients import retry_after_s
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence, Tokenizer
+from verifier.engines.places import Places
 from verifier.engines.tokenizer import HFTokenizer
+from verifier.engines.vllm_sampling import at_sampling_temperature, turn_seed
 
 _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
 _TOP_LOGPROBS = 20  # what a server that cannot report chosen ids is asked for instead
 _MAX_WAIT_S = 30.0
+_MOST_STOPS = 4  # stop strings that the protocol allows; what others would have cut is cut here
+# Servers take what a request does not name from the model's generation_config.json: penalties and cuts that nobody asked for.
+_NOTHING_ELSE = {
+    "top_k": -1,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
 
 
 @dataclass(slots=True)
@@ -45,7 +57,9 @@ class _RemoteSequence:
 class OpenAIEngine:
     """Implements `base.Engine` over HTTP. Prefixes are reused by the server's own cache."""
 
-    def __init__(self, tokenizer_path: Path, digest: str, settings: EngineSettings, api_key: str = "") -> None:
+    def __init__(
+        self, tokenizer_path: Path, digest: str, settings: EngineSettings, api_key: str = "", adapter: str = ""
+    ) -> None:
         """Set up the client; nothing is sent yet.
 
         Args:
@@ -53,14 +67,15 @@ class OpenAIEngine:
             digest: what identifies the weights, as far as it is known here.
             settings: address, model name, time-outs.
             api_key: sent as a bearer token if not empty; never part of a message or of the judge's id.
+            adapter: name of a LoRA adapter that the server has for the model; empty: none.
         """
         self._tokenizer = HFTokenizer(tokenizer_path)
         self._settings = settings
         self._digest = digest
+        self._adapter = adapter
         self.max_context = settings.max_context
         self.max_sequences = settings.max_sequences
-        self._places = asyncio.Semaphore(settings.max_sequences)
-        self._queue = asyncio.Lock()
+        self._places = Places(settings.max_sequences)
         self._api_key = api_key.strip()
         headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         self._client = httpx2.AsyncClient(
@@ -77,27 +92,18 @@ class OpenAIEngine:
             "weights": self._digest,
             "model": self._settings.model,
             "max_context": self.max_context,
+            **({"adapter": self._adapter} if self._adapter else {}),
         }
 
     @asynccontextmanager
     async def open(self, count: int = 1) -> AsyncIterator[list[Sequence]]:
-        if not 1 <= count <= self.max_sequences:
-            raise EngineError(f"cannot open {count} sequences at once: max_sequences is {self.max_sequences}")
-        taken = 0
-        opened: list[_RemoteSequence] = []
-        try:
-            # One at a time, or two could wait for ever, each for the places that the other has taken.
-            async with self._queue:
-                for _ in range(count):
-                    await self._places.acquire()
-                    taken += 1
+        async with self._places.take(count):
             opened = [_RemoteSequence(self) for _ in range(count)]
-            yield list(opened)
-        finally:
-            for sequence in opened:
-                sequence.close()
-            for _ in range(taken):
-                self._places.release()
+            try:
+                yield list(opened)
+            finally:
+                for sequence in opened:
+                    sequence.close()
 
     async def preload(self, ids: Ids[int]) -> None:
         """The server caches prefixes by itself."""
@@ -109,7 +115,9 @@ class OpenAIEngine:
         if len(request.ids) >= self.max_context:
             raise ContextFullError(f"{len(request.ids)} tokens leave no room in a context of {self.max_context}")
         room = self.max_context - len(request.ids)
-        reply = await self._post("completions", _body(request, self._settings.model, min(request.max_tokens, room)))
+        model = self._adapter or self._settings.model  # servers know an adapter as a model of its own
+        end_ids = self._tokenizer.end_ids
+        reply = await self._post("completions", _body(request, model, min(request.max_tokens, room), end_ids))
         return self._read(reply, request)
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -151,10 +159,10 @@ class OpenAIEngine:
     def _read(self, reply: dict[str, Any], request: Generate) -> Completion:
         try:
             choice = reply["choices"][0]
-            logprobs = choice["logprobs"]
-            chosen = tuple(float(value) for value in logprobs["token_logprobs"])
+            reported = choice["logprobs"]
+            chosen = tuple(float(value) for value in reported["token_logprobs"])
             ids = _token_ids(choice)
-            tops: list[dict[str, float] | None] = logprobs.get("top_logprobs") or [None] * len(ids)
+            tops: list[dict[str, float] | None] = reported.get("top_logprobs") or [None] * len(ids)
             watched = tuple(
                 tuple(float((top or {}).get(f"token_id:{token}", -math.inf)) for token in request.watch) for top in tops
             )
@@ -166,7 +174,21 @@ class OpenAIEngine:
         usage = reply.get("usage") or {}
         cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
         finish = self._finish(finish_reason, stop_reason, ids, request)
-        return Completion(ids, chosen, watched, finish, prefilled=len(request.ids) - cached, cached=cached)
+        if (end := self._first_end(ids, request.stop[_MOST_STOPS:])) is not None:
+            ids, chosen, watched, finish = ids[:end], chosen[:end], watched[:end], Finish.STOP
+        logprobs = at_sampling_temperature(chosen, request.temperature)
+        return Completion(ids, logprobs, watched, finish, prefilled=len(request.ids) - cached, cached=cached)
+
+    def _first_end(self, ids: tuple[int, ...], stops: tuple[str, ...]) -> int | None:
+        """How many ids there are up to the token that completes one of the stop strings; None if none is there."""
+
+        def stopped(count: int) -> bool:
+            text = self._tokenizer.decode(ids[:count])
+            return any(stop in text for stop in stops)
+
+        if not stops or not stopped(len(ids)):
+            return None
+        return bisect.bisect_left(range(1, len(ids) + 1), True, key=stopped) + 1
 
     def _finish(self, reason: str, stop_reason: object, ids: tuple[int, ...], request: Generate) -> Finish:
         if reason == "length":
@@ -185,7 +207,7 @@ class OpenAIEngine:
 
 
 def served_model(settings: EngineSettings, api_key: str = "") -> str:
-    """Ask a server for the one model that it serves. Blocking.
+    """Ask a server for the one model that it serves, beside adapters of it. Blocking.
 
     Raises:
         EngineError: the server does not answer, or serves none or several.
@@ -194,15 +216,16 @@ def served_model(settings: EngineSettings, api_key: str = "") -> str:
     address = settings.base_url.rstrip("/") + "/models"
     try:
         reply = httpx2.get(address, headers=headers, timeout=settings.timeout_s)
-        names = [str(model["id"]) for model in strict_json.parse(reply.raise_for_status().content)["data"]]
-    except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+        models = strict_json.parse(reply.raise_for_status().content)["data"]
+        names = [str(model["id"]) for model in models if model.get("parent") is None]
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise EngineError(f"{address} does not tell what it serves ({type(error).__name__})") from error
     if len(names) != 1:
         raise EngineError(f"the server has {len(names)} models: name one with judge.openai.model")
     return names[0]
 
 
-def _body(request: Generate, model: str, max_tokens: int) -> dict[str, Any]:
+def _body(request: Generate, model: str, max_tokens: int, end_ids: Iterable[int]) -> dict[str, Any]:
     """The request as vLLM and SGLang read it."""
     return {
         "model": model,
@@ -210,8 +233,10 @@ def _body(request: Generate, model: str, max_tokens: int) -> dict[str, Any]:
         "max_tokens": max_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
-        "seed": request.seed,
-        "stop": list(request.stop) or None,
+        **_NOTHING_ELSE,
+        "seed": turn_seed(request.seed, request.ids),
+        "stop": list(request.stop[:_MOST_STOPS]) or None,
+        "stop_token_ids": sorted(end_ids),
         "include_stop_str_in_output": True,  # vLLM
         "no_stop_trim": True,  # SGLang
         "logprobs": _TOP_LOGPROBS if request.watch else 0,

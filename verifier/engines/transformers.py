@@ -23,6 +23,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
+from configs.adapter import Adapter
 from configs.settings import TransformersEngine as EngineSettings
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence
 from verifier.engines.model_loading import load_model, pick_device, pick_dtype
@@ -83,23 +84,30 @@ class _Place:
 class TransformersEngine:
     """Continuous batching over the slots of one model. Implements `base.Engine`."""
 
-    def __init__(self, path: Path, digest: str, settings: EngineSettings | None = None) -> None:
+    def __init__(
+        self, path: Path, digest: str, settings: EngineSettings | None = None, adapter: Adapter | None = None
+    ) -> None:
         """Load a model folder (safetensors, tokenizer, config).
 
         Args:
             path: the folder.
             digest: SHA-256 of its weights, as the catalogue gives it; part of the judge's id.
+            adapter: added to the weights, with peft.
 
         Raises:
-            EngineError: the folder cannot be loaded, or its attention is of a kind that slots cannot hold.
+            EngineError: the folder cannot be loaded, its attention is of a kind that slots cannot hold, or the adapter does not
+                fit it.
         """
         settings = settings or EngineSettings()
         self.device = pick_device(settings.device)
         self.dtype = pick_dtype(settings.dtype, self.device)
         self.path = path
         self._digest = digest
+        self._adapter = adapter
         self._settings = settings
-        self._model, self._tokenizer = load_model(path, self.dtype, self.device, settings.max_context)
+        self._model, self._tokenizer = load_model(
+            path, self.dtype, self.device, settings.max_context, adapter.folder if adapter else None
+        )
         config = self._model.config
         limit = getattr(config, "max_position_embeddings", None)
         self.max_context = min(settings.max_context, limit) if limit else settings.max_context
@@ -128,6 +136,7 @@ class TransformersEngine:
             # What is computed together decides the last bits of what comes out.
             "max_sequences": self.max_sequences,
             "step_tokens": self._settings.step_tokens,
+            **({"adapter": self._adapter.digest} if self._adapter else {}),
         }
 
     @asynccontextmanager

@@ -48,14 +48,19 @@ class CompletionServer:
     replies: deque[Reply] = field(default_factory=deque)  # given first, one a request
     tamper: Callable[[dict[str, Any]], None] = lambda _: None  # changes a completion before it is sent
     models: tuple[str, ...] = (MODEL,)
+    adapters: tuple[str, ...] = ()  # to the first model
 
     def answer(self, request: Received) -> Reply:
         self.received.append(request)
         if self.replies:
             return self.replies.popleft()
         if request.path == "/v1/models":
-            return Reply(body={"object": "list", "data": [{"id": name} for name in self.models]})
+            models = [{"id": name, "parent": None} for name in self.models]
+            adapters = [{"id": name, "parent": self.models[0]} for name in self.adapters]
+            return Reply(body={"object": "list", "data": [*models, *adapters]})
         body = request.body
+        if len(body["stop"] or ()) > 4:
+            return Reply(400, {"error": {"message": "body.stop: list should have at most 4 items"}})
         if len(body["prompt"]) + body["max_tokens"] > self.engine.max_context:
             return Reply(400, {"error": {"message": f"maximum context length is {self.engine.max_context} tokens"}})
         generate = Generate(

@@ -5,6 +5,7 @@ import math
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from configs.settings import OpenAIEngine as EngineSettings
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate
 from verifier.engines.openai import OpenAIEngine, served_model
 from verifier.engines.transformers import TransformersEngine
+from verifier.engines.vllm_sampling import turn_seed
 from verifier.types import Status, StopReason
 
 KEY = "sk-very-secret"
@@ -47,9 +49,9 @@ async def connect(tiny: Path, server: CompletionServer) -> AsyncIterator[Connect
     """Make an engine that speaks to the server, closed in the end. Settings may be given."""
     async with AsyncExitStack() as stack:
 
-        def _connect(api_key: str = "", **settings: Any) -> OpenAIEngine:
+        def _connect(api_key: str = "", adapter: str = "", **settings: Any) -> OpenAIEngine:
             whole = {"base_url": server.url, "model": MODEL, "max_context": MODEL_CONTEXT, "max_retries": 1, **settings}
-            engine = OpenAIEngine(tiny, "d" * 64, EngineSettings(**whole), api_key)
+            engine = OpenAIEngine(tiny, "d" * 64, EngineSettings(**whole), api_key, adapter)
             stack.push_async_callback(engine.aclose)
             return engine
 
@@ -69,10 +71,10 @@ async def ask(engine: OpenAIEngine, ids: Any = (5, 6), max_tokens: int = 8, **ho
     [
         ({}, Finish.LENGTH),
         ({"watch": (16, 17, 40)}, Finish.LENGTH),
-        ({"temperature": 0.9, "top_p": 0.9, "seed": 5, "watch": (17,)}, Finish.LENGTH),
+        ({"temperature": 0.9, "top_p": 0.9, "seed": 4, "watch": (17,)}, Finish.LENGTH),
         ({"max_tokens": 1, "watch": (16, 17)}, Finish.LENGTH),
         ({"max_tokens": 40, "stop": ("never", "e", "i", "o", "a", "s", "p")}, Finish.STOP),
-        ({"max_tokens": 60, "temperature": 5.0, "seed": 7}, Finish.END),
+        ({"max_tokens": 60, "temperature": 5.0, "seed": 5}, Finish.END),
     ],
     ids=["greedy", "watched", "sampled", "one token", "stop", "end"],
 )
@@ -82,8 +84,12 @@ async def test_completions_are_those_of_the_embedded_engine(
     remote = connect()
     for text in ("The patient has", "K+ <3.5 é"):
         ids, whole = engine.tokenizer.encode(text), {"max_tokens": 12, **how}
-        local = await generate(engine, ids, **whole)
-        assert await ask(remote, ids, **whole) == local
+        sent = {**whole, "seed": turn_seed(whole.get("seed", 0), ids)}
+        local = await generate(engine, ids, **sent)
+        done = await ask(remote, ids, **whole)
+        assert replace(done, logprobs=()) == replace(local, logprobs=())
+        assert done.logprobs == local.logprobs or "temperature" in how
+        assert all(map(math.isnan, done.logprobs)) == ("temperature" in how)  # servers tell them at temperature 1
         assert local.finish is finish
 
 
@@ -139,6 +145,35 @@ async def test_a_choice_of_models_is_the_users(
     server.models = models
     with pytest.raises(EngineError, match=r"judge\.openai\.model"):
         await asyncio.to_thread(served_model, connect()._settings)
+
+
+async def test_adapters_of_a_model_are_no_choice(connect: Connect, server: CompletionServer) -> None:
+    server.adapters = ("mine", "yours")
+    assert await asyncio.to_thread(served_model, connect()._settings) == MODEL
+
+
+async def test_an_adapter_is_asked_for_by_its_name(connect: Connect, server: CompletionServer) -> None:
+    engine = connect(adapter="mine")
+    await ask(engine)
+    assert server.received[-1].body["model"] == "mine"
+    assert engine.describe() == {**connect().describe(), "adapter": "mine"}
+
+
+async def test_what_the_server_would_add_is_declined(connect: Connect, server: CompletionServer) -> None:
+    """vLLM takes what a request leaves out from the model's own defaults, penalties among them."""
+    await ask(connect())
+    body = server.received[-1].body
+    assert (body["top_k"], body["min_p"], body["repetition_penalty"]) == (-1, 0, 1)
+    assert (body["presence_penalty"], body["frequency_penalty"]) == (0, 0)
+    assert body["stop_token_ids"] == [0, 2]  # where the embedded engine ends as well
+
+
+async def test_each_turn_draws_its_own_numbers(connect: Connect, server: CompletionServer) -> None:
+    engine = connect()
+    for ids in ([5, 6], [5, 6], [5, 6, 7]):
+        await ask(engine, ids, 1, temperature=1.0, seed=3)
+    first, again, later = (request.body["seed"] for request in server.received)
+    assert first == again != later
 
 
 # ---- replies that cannot be trusted ----------------------------------------------------------------------------------
