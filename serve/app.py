@@ -58,6 +58,7 @@ def create_app(
         summary="Judges medical reasoning, with evidence. A research tool, not a medical device.",
         lifespan=lifespan,
     )
+    app.state.judging = service  # for who stops the server, see `serve.listen.Drain`
     install(app)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s)
     app.state.door = Door(stores.keys, settings.keys, reachable=not is_loopback(settings.host))

@@ -69,9 +69,11 @@ def serve(
         err.print(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False
         )  # uvicorn tells the address once it listens
+        app = create_app(judge, settings.serve, info, stores)
         listen(
-            create_app(judge, settings.serve, info, stores, coherence=coherence, retrieve=settings.retrieve),
+            app,
             host=settings.serve.host,
             port=settings.serve.port,
             drain_s=settings.serve.drain_s,
+            drain=app.state.judging,
         )

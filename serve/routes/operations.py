@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
+from serve.admission import draining
 from serve.callers import Caller, observer
-from serve.errors import READING
+from serve.errors import READING, described
 from serve.judging import JudgingService
 from serve.schemas import Health, Info, Ready
 
@@ -19,9 +20,11 @@ def router(service: JudgingService, info: Info) -> APIRouter:
         """The process is alive."""
         return Health()
 
-    @routes.get("/ready")
+    @routes.get("/ready", responses=described({503: "The service finishes what is under way and then stops."}))
     async def ready() -> Ready:
         """The judge is loaded and takes cases: this service does not listen before it is."""
+        if service.draining:
+            raise draining()
         return Ready(cases_in_flight=service.admission.in_flight)
 
     @routes.get("/info", responses=READING)
