@@ -118,7 +118,7 @@ class JudgingService:
         found = await asyncio.gather(*(self.stores.recall(judge, case, seed, about) for case in cases))
         unknown = found.count(None)
         self.stats.cached += len(cases) - unknown
-        given: list[Given | None] = [known and Given(known, cached=True) for known in found]
+        given = [None if known is None else Given(known, cached=True) for known in found]
         if unknown:
             places = [place for place, known in enumerate(found) if known is None]
             with self.admission.admit(unknown, caller, allowed_s):
