@@ -216,6 +216,10 @@ class ServeSettings(Section):
     ] = 5
     max_retry_after_s: Annotated[int, Field(ge=1, description="Seconds that a Retry-After never exceeds.")] = 60
     drain_s: Annotated[int, Field(ge=0, description="Seconds that requests under way have left after SIGTERM.")] = 120
+    log: Annotated[
+        Literal["text", "json"], Field(description="Lines of the log: for people, or a JSON object each for programs.")
+    ] = "text"
+    access_log: Annotated[bool, Field(description="A line for every request: its route, status, time and id.")] = True
     keys: Annotated[
         Literal["auto", "required", "off"],
         Field(description="auto: needed once one was made, and wherever others than this machine can connect."),

@@ -8,6 +8,7 @@ from typing import Any
 from serve.fair_places import FairPlaces, Ticket
 from serve.judging_stats import JudgingStats
 from serve.pace import Pace
+from serve.tracing import Tracing
 from verifier.events import Event, Watch
 from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status, StopReason
@@ -51,17 +52,21 @@ class Flight:
 class Flights:
     """All episodes under way, by judge, content and seed. Used on the event loop only."""
 
-    def __init__(self, places: FairPlaces, pace: Pace, stats: JudgingStats, keep: Keep) -> None:
+    def __init__(
+        self, places: FairPlaces, pace: Pace, stats: JudgingStats, keep: Keep, tracing: Tracing | None = None
+    ) -> None:
         """Args:
         places: where episodes wait for their turn.
         pace: told how long each took.
         stats: told what happens.
         keep: told every judgment that was made, once, and the question about it.
+        tracing: told every episode.
         """
         self._places = places
         self._pace = pace
         self._stats = stats
         self._keep = keep
+        self._tracing = tracing or Tracing()
         self._flights: dict[Key, Flight] = {}
 
     async def judge(
@@ -164,7 +169,10 @@ class Flights:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         left_s = max(flight.deadline - begun, 0.001)
-        judgment = await judge.verify(case, flight.seed, deadline_s=left_s, watch=flight.tell)
+        with self._tracing.episode() as span:
+            flight.watch(span.told)
+            judgment = await judge.verify(case, flight.seed, deadline_s=left_s, watch=flight.tell)
+            span.ended(judgment)
         self._pace.observe(loop.time() - begun)
         self._stats.judged(judgment)
         return judgment

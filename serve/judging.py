@@ -14,6 +14,7 @@ from serve.judging_stats import JudgingStats
 from serve.pace import Pace
 from serve.request_ids import request_id
 from serve.stores import Given, Stores
+from serve.tracing import Tracing
 from verifier.events import Event, Watch
 from verifier.judge import Judge
 from verifier.types import Case, Judgment
@@ -28,13 +29,20 @@ class JudgingService:
     """
 
     def __init__(
-        self, judge: Judge, settings: ServeSettings, stores: Stores | None = None, *, coherence: Judge | None = None
+        self,
+        judge: Judge,
+        settings: ServeSettings,
+        stores: Stores | None = None,
+        *,
+        coherence: Judge | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """Args:
         judge: asks whether a trace is free of errors.
         settings: of the service.
         stores: what is kept; None: nothing.
         coherence: asks whether a trace is consistent, on the same engine.
+        tracing: told every episode.
         """
         self.judge = judge
         self.coherence = coherence
@@ -43,7 +51,7 @@ class JudgingService:
         self._pace = Pace(settings.retry_after_s, settings.max_retry_after_s)
         self.places = FairPlaces(judge.max_together)
         self.admission = Admission(settings.max_queue, self.places, self._pace)
-        self._flights = Flights(self.places, self._pace, self.stats, self.stores.keep)
+        self._flights = Flights(self.places, self._pace, self.stats, self.stores.keep, tracing)
         self._max_batch = settings.max_batch
 
     @property

@@ -37,6 +37,7 @@ def serve(
         from serve.callers import OpenToAllError, check_start
         from serve.keys import KeysError
         from serve.listen import listen
+        from serve.logs import log_config
         from serve.schemas import Info
         from serve.stores import Stores
         from verifier.coherence import coherence_judge
@@ -76,4 +77,6 @@ def serve(
             port=settings.serve.port,
             drain_s=settings.serve.drain_s,
             drain=app.state.judging,
+            log_config=log_config(settings.serve.log),
+            access_log=False,  # the application writes its own, with the ids of requests and without their addresses
         )
