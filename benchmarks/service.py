@@ -76,7 +76,9 @@ def believe(text: str) -> dict[str, float]:
 def serve(delay_s: float, in_flight: int, state: Path | None) -> None:
     """Run the server until it is told to stop."""
     short = deque[object](maxlen=1)  # what the engine would remember for tests
-    engine = ScriptedEngine(write, believe, delay_s=delay_s, max_sequences=max(64, in_flight), requests=short, sequences=short)  # type: ignore[arg-type]
+    engine = ScriptedEngine(
+        write, believe, delay_s=delay_s, max_sequences=max(64, in_flight), requests=short, sequences=short
+    )  # type: ignore[arg-type]
     judge = Judge(engine, Book(), load_prompt("judge"), "free", JudgeSettings())
     settings = Settings(
         serve=ServeSettings(max_queue=2 * max(64, in_flight), access_log=False, keys="off"),
@@ -120,7 +122,7 @@ async def running(delay_s: float, in_flight: int, *, stored: bool) -> AsyncItera
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.service", "--serve", str(delay_s), str(in_flight)]
         command += [folder] if stored else []
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: ASYNC220 - nothing else runs yet
         try:
             assert process.stderr
             lines = iter(process.stderr)
