@@ -1,8 +1,8 @@
 """The one way from a route to a judgment."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Literal
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, Literal, TypeVar
 
 from configs.settings import ServeSettings
 from serve.admission import Admission, draining
@@ -20,6 +20,7 @@ from verifier.judge import Judge
 from verifier.types import Case, Judgment
 
 About = Literal["correctness", "coherence"]
+T = TypeVar("T")
 
 
 class JudgingService:
@@ -123,7 +124,7 @@ class JudgingService:
         seed = judge.seed if seed is None else seed
         allowed_s = judge.deadline_s if deadline_s is None else min(judge.deadline_s, deadline_s)
         deadline = asyncio.get_running_loop().time() + allowed_s
-        found = await asyncio.gather(*(self.stores.recall(judge, case, seed, about) for case in cases))
+        found = await _together([self.stores.recall(judge, case, seed, about) for case in cases])
         unknown = found.count(None)
         self.stats.cached += len(cases) - unknown
         given = [None if known is None else Given(known, cached=True) for known in found]
@@ -136,7 +137,7 @@ class JudgingService:
                     )
                     for place in places
                 ]
-                for place, judgment in zip(places, await asyncio.gather(*asking), strict=True):
+                for place, judgment in zip(places, await _together(asking), strict=True):
                     given[place] = Given(judgment)
         answers = [one for one in given if one is not None]
         judgments = await self.stores.record(cases, answers, judge, caller, about=about, request_id=request_id())
@@ -180,3 +181,15 @@ class JudgingService:
             detail = "this service has no judge for coherence"
             raise ServiceError(501, "no-such-question", "The question cannot be asked here", detail)
         return self.coherence
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of all; if one fails, which is a fault of ours, the others are given up."""
+    if len(work) == 1:  # most requests; without the cost of a task
+        return [await work[0]]
+    tasks = list(map(asyncio.ensure_future, work))
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
