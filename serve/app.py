@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 from fastapi import Depends, FastAPI
 
@@ -16,7 +17,7 @@ from serve.judging_metrics import JudgingMetrics
 from serve.keys_first import KeysFirst
 from serve.outermost import WrappedApp
 from serve.request_log import RequestLog
-from serve.routes import judgments, operations, verify
+from serve.routes import judgments, operations, peers, reward, searches, verify
 from serve.schemas import Info
 from serve.searching import Searching, install_searching
 from serve.security_headers import SecurityHeaders
@@ -26,15 +27,29 @@ from verifier.judge import Judge
 
 
 def create_app(
-    judge: Judge, settings: ServeSettings, info: Info, stores: Stores | None = None, *, tracing: Tracing | None = None
+    judge: Judge,
+    settings: ServeSettings,
+    info: Info,
+    stores: Stores | None = None,
+    *,
+    coherence: Judge | None = None,
+    retrieve: RetrieveSettings | None = None,
+    tracing: Tracing | None = None,
 ) -> FastAPI:
     """Build the service around a loaded judge, which it closes when it stops, as it does the stores.
 
-    Without stores nothing is kept, and everybody is let in. Without `tracing` it is what the environment asks for.
+    Args:
+        judge: of correctness.
+        settings: of the service.
+        info: what it tells about itself.
+        stores: without them nothing is kept, and everybody is let in.
+        coherence: judge of coherence, over the same engine and retriever.
+        retrieve: limits of the searches that are passed through to the judge's retriever.
+        tracing: follows requests; None: as the environment asks for.
     """
     stores = stores or Stores()
     tracing = tracing or tracing_of()
-    service = JudgingService(judge, settings, stores, tracing=tracing)
+    service = JudgingService(judge, settings, stores, coherence=coherence, tracing=tracing)
     metrics = JudgingMetrics(service, info)
 
     @asynccontextmanager
@@ -61,5 +76,11 @@ def create_app(
     app.add_middleware(SecurityHeaders)
     app.include_router(verify.router(service))
     app.include_router(judgments.router(stores.audit))
+    app.include_router(reward.router(service))
+    app.include_router(peers.router(service, settings))
+    install_searching(app)
+    searching = Searching(judge.retriever, retrieve or RetrieveSettings())
+    keyed: dict[int | str, Any] = {status: JUDGING[status] for status in (401, 403)}
+    app.include_router(searches.router(searching), dependencies=[Depends(searcher)], responses=keyed)
     app.include_router(operations.router(service, info, metrics))
     return app

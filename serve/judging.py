@@ -19,6 +19,7 @@ from verifier.events import Event, Watch
 from verifier.judge import Judge
 from verifier.types import Case, Judgment
 
+#: What is asked about a trace: whether it is free of errors, or whether it holds together.
 About = Literal["correctness", "coherence"]
 T = TypeVar("T")
 
@@ -39,10 +40,10 @@ class JudgingService:
         tracing: Tracing | None = None,
     ) -> None:
         """Args:
-        judge: asks whether a trace is free of errors.
+        judge: of correctness.
         settings: of the service.
-        stores: what is kept; None: nothing.
-        coherence: asks whether a trace is consistent, on the same engine.
+        stores: what was judged and is kept; None: nothing is.
+        coherence: judge of coherence, over the same engine and retriever; None: nobody judges it here.
         tracing: told every episode.
         """
         self.judge = judge
@@ -85,7 +86,7 @@ class JudgingService:
         return self.admission.in_flight == 0
 
     async def aclose(self) -> None:
-        """End what is still under way and close the judge."""
+        """End what is still under way and close the judge; what judges coherence shares all that there is to close."""
         await self._flights.aclose()
         await self.judge.aclose()
 
@@ -108,12 +109,12 @@ class JudgingService:
             caller: who asks.
             seed: in place of the judge's own.
             deadline_s: for all of it, if it is sooner than the judge's own.
-            about: the question about each trace.
+            about: the question that is asked about each trace.
             watch: told what happens in their episodes, also what happened before they were asked for.
 
         Raises:
             ServiceError: 413 if the cases can never fit into one request; 503 with Retry-After if they do not fit now, cannot be
-                begun before the deadline, or if the service is about to stop.
+                begun before the deadline, or if the service is about to stop; 501 if nobody judges that here.
         """
         judge = self._asked(about)
         if len(cases) > (largest := self.largest_of(caller)):

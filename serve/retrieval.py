@@ -1,13 +1,9 @@
 """The retrieval service: an index behind the routes that trainers' clients already call."""
 
-import logging
-import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from math import ceil
 from time import perf_counter
-from typing import Any
 
 from fastapi import FastAPI, Response
 from starlette.datastructures import MutableHeaders
@@ -18,24 +14,13 @@ from configs.settings import RetrieveSettings
 from retrieval.local import LocalRetriever
 from retrieval.passage import RetrievalError, UnavailableError
 from serve.body_limit import BodyLimit
-from serve.client_left import unless_client_leaves
-from serve.errors import ServiceError, described, install, problem
+from serve.errors import install
 from serve.exposition import MEDIA_TYPE
 from serve.known_rows import KnownRows
 from serve.outermost import WrappedApp, route_of
 from serve.retrieval_metrics import RetrievalMetrics
-from serve.retrieval_schemas import (
-    DEFAULT_TOPK,
-    Observations,
-    Observe,
-    RetrievalInfo,
-    RetrievalReady,
-    Retrieve,
-    Retrieved,
-    read_body,
-    render,
-    unusable,
-)
+from serve.retrieval_schemas import RetrievalInfo, RetrievalReady
+from serve.routes import searches
 from serve.schemas import Health
 from serve.searching import DIGEST_HEADER, SEARCHING, Searching, install_searching
 
@@ -107,7 +92,7 @@ class Labelled:
 
         async def labelled(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["X-Index-Digest"] = self._digest
+                MutableHeaders(scope=message)[DIGEST_HEADER] = self._digest
                 self._metrics.answered(route_of(scope), message["status"], perf_counter() - arrived)
             await send(message)
 

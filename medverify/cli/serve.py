@@ -70,7 +70,7 @@ def serve(
         err.print(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False
         )  # uvicorn tells the address once it listens
-        app = create_app(judge, settings.serve, info, stores)
+        app = create_app(judge, settings.serve, info, stores, coherence=coherence, retrieve=settings.retrieve)
         listen(
             app,
             host=settings.serve.host,

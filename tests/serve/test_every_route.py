@@ -31,6 +31,7 @@ from serve.app import create_app
 from serve.errors import MEDIA_TYPE
 from serve.listen import GuardedProtocol
 from serve.stores import Stores
+from verifier.coherence import coherence_judge
 
 _EXAMPLES = 12  # of each kind for each route: some hundreds in all
 _QUICK = settings(
@@ -56,7 +57,8 @@ class Running:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The whole application on a real socket, with everything that it keeps."""
     all_settings = Settings(paths=PathSettings(state=tmp_path_factory.mktemp("state")), serve=ServeSettings())
-    app = create_app(judge_of(deadline_s=5.0), all_settings.serve, INFO, Stores.of(all_settings))
+    judge = judge_of(deadline_s=5.0)
+    app = create_app(judge, all_settings.serve, INFO, Stores.of(all_settings), coherence=coherence_judge(judge))
     config = uvicorn.Config(app, port=0, log_level="critical", ws="none", http=GuardedProtocol)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
