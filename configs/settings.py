@@ -25,6 +25,9 @@ class Limits(Section):
     max_searches: Annotated[int, Field(ge=0, description="Searches per episode; 0 switches the tool off.")] = 4
     max_new_tokens: Annotated[int, Field(ge=1, description="Tokens written by the policy per episode.")] = 2048
     deadline_s: Annotated[float, Field(gt=0, description="Wall-clock seconds per episode.")] = 600.0
+    turn_timeout_s: Annotated[float, Field(gt=0, description="Wall-clock seconds per generation of the policy.")] = (
+        300.0
+    )
     search_timeout_s: Annotated[float, Field(gt=0, description="Wall-clock seconds per search.")] = 20.0
 
 
@@ -254,12 +257,19 @@ class ServeSettings(Section):
 
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8080
-    max_queue: Annotated[int, Field(ge=1, description="Cases admitted and unfinished; beyond it 503.")] = 256
+    max_queue: Annotated[int, Field(ge=1, description="Cases admitted and unfinished; beyond it 503.")] = 512
     max_batch: Annotated[int, Field(ge=1, description="Cases in one request.")] = 256
     max_body_bytes: Annotated[int, Field(ge=1024, description="Size of one request body.")] = 8_000_000
     body_s: Annotated[float, Field(gt=0, description="Seconds in which a body has to arrive; then 408.")] = 60.0
-    retry_after_s: Annotated[int, Field(ge=1, description="Retry-After sent with a 503.")] = 5
+    retry_after_s: Annotated[
+        int, Field(ge=1, description="Retry-After of a 503 while no case has been judged; then it follows the pace.")
+    ] = 5
+    max_retry_after_s: Annotated[int, Field(ge=1, description="Seconds that a Retry-After never exceeds.")] = 60
     drain_s: Annotated[int, Field(ge=0, description="Seconds that requests under way have left after SIGTERM.")] = 120
+    log: Annotated[
+        Literal["text", "json"], Field(description="Lines of the log: for people, or a JSON object each for programs.")
+    ] = "text"
+    access_log: Annotated[bool, Field(description="A line for every request: its route, status, time and id.")] = True
     keys: Annotated[
         Literal["auto", "required", "off"],
         Field(description="auto: needed once one was made, and wherever others than this machine can connect."),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -13,12 +14,16 @@ from serve.callers import Door, is_loopback, searcher
 from serve.errors import JUDGING, install
 from serve.jobs.keeper import JobKeeper
 from serve.judging import JudgingService
+from serve.judging_metrics import JudgingMetrics
 from serve.keys_first import KeysFirst
+from serve.outermost import WrappedApp
+from serve.request_log import RequestLog
 from serve.routes import jobs, judgments, operations, peers, rerank, reward, searches, select, verify
 from serve.schemas import Info
 from serve.searching import Searching, install_searching
 from serve.security_headers import SecurityHeaders
 from serve.stores import Stores
+from serve.tracing import Tracing, tracing_of
 from verifier.judge import Judge
 
 
@@ -30,6 +35,7 @@ def create_app(
     *,
     coherence: Judge | None = None,
     retrieve: RetrieveSettings | None = None,
+    tracing: Tracing | None = None,
 ) -> FastAPI:
     """Build the service around a loaded judge, which it closes when it stops, as it does the stores.
 
@@ -40,10 +46,13 @@ def create_app(
         stores: without them nothing is kept, and everybody is let in.
         coherence: judge of coherence, over the same engine and retriever.
         retrieve: limits of the searches that are passed through to the judge's retriever.
+        tracing: follows requests; None: as the environment asks for.
     """
     stores = stores or Stores()
-    service = JudgingService(judge, settings, stores, coherence=coherence)
+    tracing = tracing or tracing_of()
+    service = JudgingService(judge, settings, stores, coherence=coherence, tracing=tracing)
     keeper = JobKeeper(service, settings, stores.jobs)
+    metrics = JudgingMetrics(service, info)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -56,12 +65,14 @@ def create_app(
         await service.aclose()
         await stores.aclose()
 
-    app = FastAPI(
+    app = WrappedApp(
+        partial(RequestLog, metrics=metrics, tracing=tracing, lines=settings.access_log),
         title="medverify",
         version=info.version,
         summary="Judges medical reasoning, with evidence. A research tool, not a medical device.",
         lifespan=lifespan,
     )
+    app.state.judging = service  # for who stops the server, see `serve.listen.Drain`
     install(app)
     app.add_middleware(
         BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s, larger={jobs.PATH: settings.jobs.max_bytes}
@@ -80,5 +91,5 @@ def create_app(
     searching = Searching(judge.retriever, retrieve or RetrieveSettings())
     keyed: dict[int | str, Any] = {status: JUDGING[status] for status in (401, 403)}
     app.include_router(searches.router(searching), dependencies=[Depends(searcher)], responses=keyed)
-    app.include_router(operations.router(service, info))
+    app.include_router(operations.router(service, info, metrics))
     return app

@@ -1,39 +1,69 @@
 """The one way from a route to a judgment."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, Literal, TypeVar
 
 from configs.settings import ServeSettings
-from serve.admission import Admission
-from serve.callers import Caller
+from serve.admission import Admission, draining
+from serve.callers import ANONYMOUS, Caller
 from serve.errors import ServiceError
+from serve.fair_places import FairPlaces
+from serve.flights import Flights
+from serve.judging_stats import JudgingStats
+from serve.pace import Pace
+from serve.request_ids import request_id
 from serve.stores import Given, Stores
+from serve.tracing import Tracing
+from verifier.events import Event, Watch
 from verifier.judge import Judge
 from verifier.types import Case, Judgment
 
 #: What is asked about a trace: whether it is free of errors, or whether it holds together.
 About = Literal["correctness", "coherence"]
+T = TypeVar("T")
 
 
 class JudgingService:
-    """Lets cases in and has them judged. Used on the event loop only."""
+    """Lets cases in and has them judged: cache, admission, fair places, coalescing, deadlines, audit. On the event loop only.
+
+    Whoever stops waiting, because its task is cancelled or its deadline passes, gives up its share in what is under way.
+    """
 
     def __init__(
-        self, judge: Judge, settings: ServeSettings, stores: Stores | None = None, *, coherence: Judge | None = None
+        self,
+        judge: Judge,
+        settings: ServeSettings,
+        stores: Stores | None = None,
+        *,
+        coherence: Judge | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """Args:
         judge: of correctness.
         settings: of the service.
         stores: what was judged and is kept; None: nothing is.
         coherence: judge of coherence, over the same engine and retriever; None: nobody judges it here.
+        tracing: told every episode.
         """
         self.judge = judge
         self.coherence = coherence
         self.stores = stores or Stores()
-        self.admission = Admission(settings.max_queue, settings.retry_after_s)
-        # One that never fits must not be told to come back.
-        self.largest = min(settings.max_batch, settings.max_queue)
+        self.stats = JudgingStats()
+        self._pace = Pace(settings.retry_after_s, settings.max_retry_after_s)
+        self.places = FairPlaces(judge.max_together)
+        self.admission = Admission(settings.max_queue, self.places, self._pace)
+        self._flights = Flights(self.places, self._pace, self.stats, self.stores.keep, tracing)
+        self._max_batch = settings.max_batch
+
+    @property
+    def largest(self) -> int:
+        """Cases that fit into one request, if keys set no narrower bound, see `largest_of`."""
+        return self.largest_of(Caller(ANONYMOUS))
+
+    def largest_of(self, caller: Caller) -> int:
+        """Cases that fit into one request of this caller's: one that never fits must not be told to come back."""
+        return min(self._max_batch, self.admission.largest(caller))
 
     async def start(self) -> None:
         """Compute what all prompts share before the first case comes."""
@@ -41,8 +71,23 @@ class JudgingService:
         if self.coherence is not None:
             await self.coherence.warm_up()
 
+    def begin_drain(self) -> None:
+        """Refuse new work from now on; what is under way goes on."""
+        self.admission.draining = True
+
+    @property
+    def draining(self) -> bool:
+        """The service is about to stop."""
+        return self.admission.draining
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way."""
+        return self.admission.in_flight == 0
+
     async def aclose(self) -> None:
-        """Close the judge; what judges coherence shares all that there is to close."""
+        """End what is still under way and close the judge; what judges coherence shares all that there is to close."""
+        await self._flights.aclose()
         await self.judge.aclose()
 
     async def judge_all(
@@ -53,8 +98,11 @@ class JudgingService:
         seed: int | None = None,
         deadline_s: float | None = None,
         about: About = "correctness",
+        watch: Watch | None = None,
     ) -> list[Judgment]:
         """Judge cases independently of one another. Every case ends in a judgment, in order; what fails is a status.
+
+        Equal cases in flight, in this request or another, are one episode.
 
         Args:
             cases: what to judge.
@@ -62,26 +110,70 @@ class JudgingService:
             seed: in place of the judge's own.
             deadline_s: for all of it, if it is sooner than the judge's own.
             about: the question that is asked about each trace.
+            watch: told what happens in their episodes, also what happened before they were asked for.
 
         Raises:
-            ServiceError: 413 if the cases can never fit into one request; 503 with Retry-After if they do not fit now; 501 if
-                nobody judges that here.
+            ServiceError: 413 if the cases can never fit into one request; 503 with Retry-After if they do not fit now, cannot be
+                begun before the deadline, or if the service is about to stop; 501 if nobody judges that here.
         """
         judge = self._asked(about)
-        if len(cases) > self.largest:
-            detail = f"{len(cases)} cases; at most {self.largest} fit into one request"
+        if len(cases) > (largest := self.largest_of(caller)):
+            detail = f"{len(cases)} cases; at most {largest} fit into one request"
             raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
-        with self.admission.admit(len(cases)):
-            given = await asyncio.gather(*(self._judge(judge, case, seed, deadline_s, about) for case in cases))
-        return await self.stores.record(cases, given, judge, caller, about=about)
+        if self.draining:
+            raise draining()
+        seed = judge.seed if seed is None else seed
+        allowed_s = judge.deadline_s if deadline_s is None else min(judge.deadline_s, deadline_s)
+        deadline = asyncio.get_running_loop().time() + allowed_s
+        found = await _together([self.stores.recall(judge, case, seed, about) for case in cases])
+        unknown = found.count(None)
+        self.stats.cached += len(cases) - unknown
+        given = [None if known is None else Given(known, cached=True) for known in found]
+        if unknown:
+            places = [place for place, known in enumerate(found) if known is None]
+            with self.admission.admit(unknown, caller, allowed_s):
+                asking = [
+                    self._flights.judge(
+                        judge, cases[place], seed, about, caller=caller.name, deadline=deadline, watch=watch
+                    )
+                    for place in places
+                ]
+                for place, judgment in zip(places, await _together(asking), strict=True):
+                    given[place] = Given(judgment)
+        answers = [one for one in given if one is not None]
+        judgments = await self.stores.record(cases, answers, judge, caller, about=about, request_id=request_id())
+        self.stats.given.update(judgment.status for judgment in judgments)
+        return judgments
 
-    async def _judge(self, judge: Judge, case: Case, seed: int | None, deadline_s: float | None, about: About) -> Given:
-        """Judge a case, or take its judgment from the cache."""
-        if (found := await self.stores.recall(judge, case, seed, about)) is not None:
-            return Given(found, cached=True)
-        judgment = await judge.verify(case, seed, deadline_s=deadline_s)
-        self.stores.keep(judgment, about)
-        return Given(judgment)
+    async def watch(
+        self,
+        case: Case,
+        *,
+        caller: Caller,
+        seed: int | None = None,
+        deadline_s: float | None = None,
+        about: About = "correctness",
+    ) -> AsyncIterator[Event | Judgment]:
+        """Judge a case and tell what happens, as it happens; the judgment comes last. One from the cache comes alone.
+
+        Closing the iterator early gives the case up.
+
+        Raises:
+            ServiceError: as `judge_all`, before anything else is told.
+        """
+        happened = asyncio.Queue[Event | asyncio.Task[list[Judgment]]]()
+        judging = self.judge_all(
+            [case], caller=caller, seed=seed, deadline_s=deadline_s, about=about, watch=happened.put_nowait
+        )
+        work = asyncio.create_task(judging)
+        work.add_done_callback(happened.put_nowait)
+        try:
+            while not isinstance(event := await happened.get(), asyncio.Task):
+                yield event
+            yield work.result()[0]
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
 
     def _asked(self, about: About) -> Judge:
         if about == "correctness":
@@ -90,3 +182,15 @@ class JudgingService:
             detail = "this service has no judge for coherence"
             raise ServiceError(501, "no-such-question", "The question cannot be asked here", detail)
         return self.coherence
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of all; if one fails, which is a fault of ours, the others are given up."""
+    if len(work) == 1:  # most requests; without the cost of a task
+        return [await work[0]]
+    tasks = list(map(asyncio.ensure_future, work))
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,13 +1,18 @@
 """The listening socket of both services: what a connection may cost before the application sees a request."""
 
+import signal
 from asyncio import TimerHandle, Transport
-from typing import Any
+from contextlib import suppress
+from time import monotonic
+from types import FrameType
+from typing import Any, Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MAX_HEAD_BYTES = 65_536  # request line and headers; as much as common servers and proxies take
+_NOT_STARTED = 3  # uvicorn's own exit status
 HEAD_S = 60.0  # for the whole head of a request, also the first one of a connection
 
 
@@ -103,13 +108,56 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def listen(app: ASGIApp, *, host: str, port: int, drain_s: int, **options: Any) -> None:
+class Drain(Protocol):
+    """An application that can be asked to take no more work."""
+
+    def begin_drain(self) -> None:
+        """Refuse new work from now on."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way."""
+        ...
+
+
+class DrainingServer(uvicorn.Server):
+    """Listens on while the application finishes what it has: whoever asks is told that it is about to stop.
+
+    A first signal begins that; a second one does not wait for it.
+    """
+
+    def __init__(self, config: uvicorn.Config, drain: Drain, drain_s: int) -> None:
+        super().__init__(config)
+        self._drain = drain
+        self._drain_s = drain_s
+        self._asked: signal.Signals | None = None
+        self._ends_at = 0.0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._asked is not None or not self.started:
+            super().handle_exit(sig, frame)
+            return
+        self._asked = signal.Signals(sig)
+        self._ends_at = monotonic() + self._drain_s
+        self._drain.begin_drain()
+
+    async def on_tick(self, counter: int) -> bool:
+        left_s = self._ends_at - monotonic()
+        if self._asked is not None and not self.should_exit and (left_s <= 0 or self._drain.idle):
+            self.config.timeout_graceful_shutdown = max(1, round(left_s))  # answers may be on their way to the clients
+            super().handle_exit(self._asked, None)
+        return await super().on_tick(counter)
+
+
+def listen(app: ASGIApp, *, host: str, port: int, drain_s: int, drain: Drain | None = None, **options: Any) -> None:
     """Serve the app until SIGTERM or SIGINT; requests under way then have `drain_s` seconds left.
 
     Args:
+        drain: asked to refuse new work meanwhile; None: the socket is closed at once.
         options: further ones of uvicorn.
     """
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=host,
         port=port,
@@ -119,3 +167,8 @@ def listen(app: ASGIApp, *, host: str, port: int, drain_s: int, **options: Any) 
         log_level="info",
         **options,
     )
+    server = uvicorn.Server(config) if drain is None else DrainingServer(config, drain, drain_s)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        raise SystemExit(_NOT_STARTED)

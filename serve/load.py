@@ -64,13 +64,17 @@ async def run_load(clients: Sequence[Ask], queries: Iterator[str], seconds: floa
 
 
 class Connection(asyncio.Protocol):
-    """One kept-alive HTTP/1.1 connection to a `/retrieve`; light, so that the measuring costs little of the machine.
+    """One kept-alive HTTP/1.1 connection; light, so that the measuring costs little of the machine.
 
-    One that is lost is made anew for the next search.
+    One that is lost is made anew for the next request.
     """
 
-    def __init__(self, url: str, k: int) -> None:
+    def __init__(self, url: str, k: int = 10) -> None:
         """Nothing is sent yet.
+
+        Args:
+            url: of the server.
+            k: passages that `ask` asks for.
 
         Raises:
             ValueError: not the address of a server.
@@ -80,7 +84,7 @@ class Connection(asyncio.Protocol):
             raise ValueError(f"{url!r}: expected an address such as http://127.0.0.1:8081")
         self._tls = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port or (443 if self._tls else 80)
-        self._head = f"POST {parts.path.rstrip('/')}/retrieve HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+        self._root, self._netloc = parts.path.rstrip("/"), parts.netloc
         self._k = k
         self._buffer = bytearray()
         self._end = 0  # of the answer in the buffer, once its head was read
@@ -102,19 +106,30 @@ class Connection(asyncio.Protocol):
         await asyncio.get_running_loop().create_connection(lambda: self, self._host, self._port, ssl=tls)
 
     async def ask(self, query: str) -> str:
-        """Search; returns the status, or the name of the error that the connection ended with."""
+        """Search at `/retrieve`; returns the status, or the name of the error that the connection ended with."""
         body = json.dumps({"queries": [query], "topk": self._k, "return_scores": True}).encode()
-        head = f"{self._head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         try:
-            if self._transport is None or self._transport.is_closing():
-                await self._connect()
-            self._buffer.clear()
-            self._end = 0
-            self._answer = asyncio.get_running_loop().create_future()
-            cast(asyncio.Transport, self._transport).write(head.encode() + body)
-            return (await self._answer)[9:12].decode()
+            return (await self.post("/retrieve", body))[9:12].decode()
         except OSError as error:
             return type(error).__name__
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        """Send JSON; returns the whole answer, head and body.
+
+        Raises:
+            OSError: the connection cannot be made, or is lost.
+        """
+        if self._transport is None or self._transport.is_closing():
+            await self._connect()
+        self._buffer.clear()
+        self._end = 0
+        self._answer = asyncio.get_running_loop().create_future()
+        head = (
+            f"POST {self._root}{path} HTTP/1.1\r\nHost: {self._netloc}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        cast(asyncio.Transport, self._transport).write(head.encode() + body)
+        return await self._answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

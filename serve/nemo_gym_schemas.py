@@ -39,3 +39,14 @@ class NemoGymVerify(BaseModel):
 
     responses_create_params: Annotated[dict[str, Any], Field(description="`input` ends in the user's question.")]
     response: Annotated[dict[str, Any], Field(description="`output` holds what the policy said.")]
+
+
+class NemoGymRewarded(BaseModel):
+    """The rollout as it was sent, with its reward."""
+
+    model_config = ConfigDict(extra="allow")
+
+    reward: Annotated[
+        float, Field(description="0 also where nothing was judged: `instance_config.mask_sample` says so.")
+    ]
+    reward_components: dict[str, float]

@@ -1,9 +1,9 @@
 """The retrieval service: an index behind the routes that trainers' clients already call."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from time import perf_counter
 
 from fastapi import FastAPI, Response
 from starlette.datastructures import MutableHeaders
@@ -15,8 +15,10 @@ from retrieval.local import LocalRetriever
 from retrieval.passage import RetrievalError, UnavailableError
 from serve.body_limit import BodyLimit
 from serve.errors import install
+from serve.exposition import MEDIA_TYPE
 from serve.known_rows import KnownRows
-from serve.metrics import RetrievalMetrics
+from serve.outermost import WrappedApp, route_of
+from serve.retrieval_metrics import RetrievalMetrics
 from serve.retrieval_schemas import RetrievalInfo, RetrievalReady
 from serve.routes import searches
 from serve.schemas import Health
@@ -33,7 +35,7 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
         yield
         await retriever.aclose()
 
-    app = _LabelledApp(
+    app = WrappedApp(
         partial(Labelled, digest=retriever.digest, metrics=metrics),
         title="medverify retrieval",
         version=info.version,
@@ -72,20 +74,9 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
     @app.get("/metrics")
     async def measured() -> Response:
         """Counts and times per stage, for Prometheus."""
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(metrics.text(), media_type=MEDIA_TYPE)
 
     return app
-
-
-class _LabelledApp(FastAPI):
-    """All answers pass through `labelled`. Added middleware would not see those to errors that nobody foresaw."""
-
-    def __init__(self, labelled: Callable[[ASGIApp], ASGIApp], **fields: Any) -> None:
-        super().__init__(**fields)
-        self._labelled = labelled
-
-    def build_middleware_stack(self) -> ASGIApp:
-        return self._labelled(super().build_middleware_stack())
 
 
 class Labelled:
@@ -97,11 +88,12 @@ class Labelled:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        arrived = perf_counter()
+
         async def labelled(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)[DIGEST_HEADER] = self._digest
-                known = "endpoint" in scope  # else anybody could make new rows in the table
-                self._metrics.answers[scope["path"] if known else "other", message["status"]] += 1
+                self._metrics.answered(route_of(scope), message["status"], perf_counter() - arrived)
             await send(message)
 
         await self._app(scope, receive, labelled if scope["type"] == "http" else send)

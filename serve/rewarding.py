@@ -45,8 +45,8 @@ async def reward_all(
     if traces and "coherence" in sought.asks and service.coherence is None:
         raise unfit([{"field": "weights.coherence", "expected": "0: this service has no judge of coherence"}])
     asked = len(traces) * len(sought.asks)
-    if max(asked, len(items)) > service.largest:
-        detail = f"{len(items)} items, {asked} questions to the judge; at most {service.largest} fit into one request"
+    if max(asked, len(items)) > (largest := service.largest_of(caller)):
+        detail = f"{len(items)} items, {asked} questions to the judge; at most {largest} fit into one request"
         raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
     judged = await _judge(service, traces, sought, caller)
 

@@ -62,10 +62,10 @@ def read_confidence(watched: Sequence[float], labels: LabelTokens) -> Confidence
     Returns None if a label was not reported in any spelling (-inf): what is unknown is not taken for improbable.
 
     Raises:
-        EngineError: a log-probability is NaN.
+        EngineError: a log-probability is NaN or infinite.
     """
-    if any(math.isnan(value) for value in watched):
-        raise EngineError("the engine gave NaN as a log-probability")
+    if any(math.isnan(value) or value == math.inf for value in watched):
+        raise EngineError("the engine gave NaN or infinity as a log-probability")
     zeros, ones = watched[: len(labels.zero)], watched[len(labels.zero) :]
     zero, one = sum(map(math.exp, zeros)), sum(map(math.exp, ones))
     if max(zeros) == -math.inf or max(ones) == -math.inf or zero + one == 0:

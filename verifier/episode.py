@@ -65,10 +65,19 @@ class Episode:
     async def ask(
         self, ids: Sequence[int], max_tokens: int = 1, stop: tuple[str, ...] = (), watch: tuple[int, ...] = ()
     ) -> Completion:
-        """Let the model continue `ids`; nothing is added to the transcript."""
+        """Let the model continue `ids`; nothing is added to the transcript.
+
+        Raises:
+            Stop: it took longer than a turn may.
+        """
         how = self.settings.sampling
         request = Generate(tuple(ids), max_tokens, stop, watch, how.temperature, how.top_p, self.seed)
-        completion = await self.sequence.generate(request)
+        limit_s = self.settings.limits.turn_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                completion = await self.sequence.generate(request)
+        except TimeoutError as error:
+            raise Stop(StopReason.DEADLINE, f"the engine gave no turn within {limit_s:g} s") from error
         self.prefilled += completion.prefilled
         self.cached += completion.cached
         return completion

@@ -119,6 +119,11 @@ class Judge:
         return self.settings.sampling.seed
 
     @property
+    def deadline_s(self) -> float:
+        """Seconds that a case may take, the wait for a place in the engine included."""
+        return self.settings.limits.deadline_s
+
+    @property
     def max_together(self) -> int:
         """Cases that can be judged as one batch."""
         return self.engine.max_sequences
@@ -287,7 +292,7 @@ def judge_id(engine: Engine, retriever: Retriever, prompt: Prompt, mode: Mode, s
         "mode": mode,
         "parser": PARSER_VERSION,
         "foreign": NEUTRALISE_VERSION,
-        "limits": settings.limits.model_dump(exclude={"deadline_s", "search_timeout_s"}),
+        "limits": settings.limits.model_dump(exclude={"deadline_s", "turn_timeout_s", "search_timeout_s"}),
         "guided": settings.guided.model_dump() if mode == "guided" else None,
         "sampling": settings.sampling.model_dump(exclude={"seed"}),
         "evidence": [settings.top_k, settings.information_tokens],

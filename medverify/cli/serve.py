@@ -37,6 +37,7 @@ def serve(
         from serve.callers import OpenToAllError, check_start
         from serve.keys import KeysError
         from serve.listen import listen
+        from serve.logs import log_config
         from serve.schemas import Info
         from serve.stores import Stores
         from verifier.coherence import coherence_judge
@@ -70,9 +71,13 @@ def serve(
         err.print(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False
         )  # uvicorn tells the address once it listens
+        app = create_app(judge, settings.serve, info, stores, coherence=coherence, retrieve=settings.retrieve)
         listen(
-            create_app(judge, settings.serve, info, stores, coherence=coherence, retrieve=settings.retrieve),
+            app,
             host=settings.serve.host,
             port=settings.serve.port,
             drain_s=settings.serve.drain_s,
+            drain=app.state.judging,
+            log_config=log_config(settings.serve.log),
+            access_log=False,  # the application writes its own, with the ids of requests and without their addresses
         )

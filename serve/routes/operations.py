@@ -2,16 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Response
+from fastapi.responses import PlainTextResponse
 
+from serve.admission import draining
 from serve.callers import Caller, observer
-from serve.errors import READING
+from serve.errors import READING, described
+from serve.exposition import MEDIA_TYPE
 from serve.judging import JudgingService
+from serve.judging_metrics import JudgingMetrics
 from serve.schemas import Health, Info, Ready
 
 
-def router(service: JudgingService, info: Info) -> APIRouter:
-    """`/health`, `/ready`, `/info`."""
+def router(service: JudgingService, info: Info, metrics: JudgingMetrics) -> APIRouter:
+    """`/health`, `/ready`, `/info`, `/metrics`."""
     routes = APIRouter()
 
     @routes.get("/health")
@@ -19,14 +23,21 @@ def router(service: JudgingService, info: Info) -> APIRouter:
         """The process is alive."""
         return Health()
 
-    @routes.get("/ready")
+    @routes.get("/ready", responses=described({503: "The service finishes what is under way and then stops."}))
     async def ready() -> Ready:
         """The judge is loaded and takes cases: this service does not listen before it is."""
+        if service.draining:
+            raise draining()
         return Ready(cases_in_flight=service.admission.in_flight)
 
     @routes.get("/info", responses=READING)
     async def about(_: Annotated[Caller, Depends(observer)]) -> Info:
         """What judges here: ids and digests that make a judgment repeatable, and how good it was measured to be."""
         return info
+
+    @routes.get("/metrics", response_class=PlainTextResponse, responses=READING)
+    async def measured(_: Annotated[Caller, Depends(observer)]) -> Response:
+        """Counts and times per stage, for Prometheus."""
+        return Response(metrics.text(), media_type=MEDIA_TYPE)
 
     return routes

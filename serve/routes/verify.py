@@ -9,7 +9,7 @@ from serve.client_left import unless_client_leaves
 from serve.errors import JUDGING
 from serve.judging import JudgingService
 from serve.nemo_gym import verify_rollout
-from serve.nemo_gym_schemas import NemoGymVerify
+from serve.nemo_gym_schemas import NemoGymRewarded, NemoGymVerify
 from serve.peer_rewards import sought
 from serve.rewarding import Sought
 from serve.schemas import Judgments, VerifyMany, VerifyRequest
@@ -20,7 +20,7 @@ def router(service: JudgingService) -> APIRouter:
     """Judge one case, or several at once."""
     routes = APIRouter()
 
-    @routes.post("/verify", responses=JUDGING, response_model=Judgment | Judgments)
+    @routes.post("/verify", responses=JUDGING, response_model=Judgment | Judgments | NemoGymRewarded)
     async def verify(
         request: Request,
         body: Annotated[VerifyRequest, Body()],

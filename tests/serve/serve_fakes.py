@@ -20,6 +20,13 @@ from verifier.judge import Judge
 from verifier.prompt import load_prompt
 
 CASE: dict[str, Any] = {"question": "What does warfarin inhibit?", "trace": ["It blocks VKOR.", "The answer is A."]}
+
+
+def cases_of(count: int) -> list[dict[str, Any]]:
+    """Cases that are not equal: equal ones are judged once."""
+    return [{**CASE, "question": f"What does warfarin inhibit? ({number})"} for number in range(count)]
+
+
 INFO = Info(
     judge_id="j" * 64,
     model="scripted",

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import httpx2
-from serve_fakes import CASE, GatedEngine, app_of, believes, judge_of, listening, until, writes
+from serve_fakes import CASE, GatedEngine, app_of, believes, cases_of, judge_of, listening, until, writes
 
 from verifier.types import Judgment
 
@@ -26,7 +26,10 @@ async def test_requests_in_flight_share_the_engine() -> None:
     """Twenty callers at once are twenty generations at once, not a queue of them."""
     engine = gated()
     async with listening(app_of(judge_of(engine))) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
-        calls = [asyncio.create_task(client.post("/verify", json={"id": f"c{i}", **CASE})) for i in range(20)]
+        calls = [
+            asyncio.create_task(client.post("/verify", json={"id": f"c{i}", **case}))
+            for i, case in enumerate(cases_of(20))
+        ]
         await until(lambda: engine.under_way == 20)
         assert await in_flight(client) == 20  # and the event loop is free to answer others
         engine.gate.set()
@@ -51,7 +54,7 @@ async def test_what_cannot_be_done_soon_is_refused_and_the_service_recovers() ->
         assert refused.json()["detail"] == "1 cases are in flight and 3 more exceed the limit of 3"
         assert engine.under_way == 1  # nothing of it was begun
 
-        two = asyncio.create_task(client.post("/verify", json={"cases": [CASE] * 2}))
+        two = asyncio.create_task(client.post("/verify", json={"cases": cases_of(2)}))
         await until(lambda: engine.under_way == 3)
         assert (await client.post("/verify", json=CASE)).status_code == 503
         assert (await client.post("/verify", json={"question": "q"})).status_code == 422
@@ -65,7 +68,7 @@ async def test_what_cannot_be_done_soon_is_refused_and_the_service_recovers() ->
 
 async def test_a_client_that_leaves_stops_costing() -> None:
     engine = gated()
-    body = b'{"cases": [{"question": "q", "trace": "t"}, {"question": "q", "trace": "t"}]}'
+    body = b'{"cases": [{"question": "q", "trace": "t"}, {"question": "r", "trace": "t"}]}'
     head = b"POST /verify HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
         body
     )
@@ -107,7 +110,7 @@ async def test_a_body_that_streams_in_is_refused_before_its_end() -> None:
         writer.close()
 
 
-def test_sigterm_finishes_what_is_under_way() -> None:
+def test_sigterm_finishes_what_is_under_way_and_refuses_what_is_new() -> None:
     command = [sys.executable, str(Path(__file__).with_name("scripted_server.py"))]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr
@@ -119,9 +122,16 @@ def test_sigterm_finishes_what_is_under_way() -> None:
         while httpx2.get(f"{url}/ready").json()["cases_in_flight"] == 0:
             pass
         server.send_signal(signal.SIGTERM)
+        while (state := httpx2.get(f"{url}/ready")).status_code == 200:
+            pass
+        late = httpx2.post(f"{url}/verify", json=cases_of(1)[0])
         caller.join(timeout=30)
         log = server.stderr.read()
         assert server.wait(timeout=30) in (0, -signal.SIGTERM)
+    for refusal in (state, late):  # it listens on, so that a balancer and clients are told to go elsewhere
+        assert refusal.status_code == 503
+        assert refusal.json()["type"] == "urn:medverify:problem:draining"
+        assert int(refusal.headers["retry-after"]) >= 1
     assert [reply.status_code for reply in replies] == [200]
     assert Judgment.model_validate(replies[0].json()).verdict == 1
     assert "Application shutdown complete" in log

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request, Response
-from serve_fakes import CASE, INFO, GatedEngine, believes, judge_of, listening, open_engine, until, writes
+from serve_fakes import INFO, GatedEngine, believes, cases_of, judge_of, listening, open_engine, until, writes
 
 from configs.settings import ServeSettings
 from eval.run import Judging, judge_waves
@@ -24,7 +24,7 @@ from verifier.remote import (
 )
 from verifier.types import Case, Status, StopReason
 
-CASES = [Case(id=f"c{i}", **CASE) for i in range(6)]
+CASES = [Case(id=f"c{i}", **case) for i, case in enumerate(cases_of(6))]
 
 
 def app_around(judge: Judge, **settings: Any) -> FastAPI:

@@ -1,15 +1,12 @@
 """What a retrieval server did, for Prometheus."""
 
-from collections import Counter
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from retrieval.local import LocalRetriever
-from retrieval.stats import Histogram
+from serve.exposition import Exposition, add
 
 _COUNTERS = {
     "searches": "Queries asked for.",
@@ -22,18 +19,12 @@ _COUNTERS = {
 }
 
 
-class RetrievalMetrics(Collector):
-    """Reads the engine's counts when it is asked for them; keeps the answers by route and status itself."""
+class RetrievalMetrics(Exposition):
+    """Adds the engine's counts to those of the answers."""
 
     def __init__(self, retriever: LocalRetriever) -> None:
         self._retriever = retriever
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        self.answers = Counter[tuple[str, int]]()
-
-    def text(self) -> bytes:
-        """The exposition format."""
-        return generate_latest(self._registry)
+        super().__init__()
 
     def collect(self) -> Iterable[Metric]:
         stats = self._retriever.stats
@@ -46,7 +37,7 @@ class RetrievalMetrics(Collector):
             "medverify_retrieval_waiting", "Queries that no batch has taken yet.", value=self._retriever.waiting
         )
         sizes = HistogramMetricFamily("medverify_retrieval_batch_size", "Queries worked on together.")
-        _add(sizes, [], stats.batch_size)
+        add(sizes, [], stats.batch_size)
         yield sizes
         stages = HistogramMetricFamily(
             "medverify_retrieval_stage_seconds",
@@ -54,14 +45,6 @@ class RetrievalMetrics(Collector):
             labels=["stage"],
         )
         for stage, histogram in stats.stages.items():
-            _add(stages, [stage], histogram)
+            add(stages, [stage], histogram)
         yield stages
-        answers = CounterMetricFamily("medverify_http_answers", "Answers sent.", labels=["path", "status"])
-        for (path, status), count in self.answers.items():
-            answers.add_metric([path, str(status)], count)
-        yield answers
-
-
-def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
-    buckets = [("+Inf" if bound == float("inf") else str(bound), count) for bound, count in histogram.cumulative()]
-    family.add_metric(labels, buckets, histogram.sum)
+        yield from super().collect()

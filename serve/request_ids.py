@@ -1,0 +1,21 @@
+"""One name for a request, from the caller through the logs and the audit log back to the caller."""
+
+import re
+import secrets
+from contextvars import ContextVar
+
+HEADER = b"x-request-id"
+_ACCEPTED = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")  # nothing that could break a line of a log
+_current: ContextVar[str | None] = ContextVar("request_id", default=None)
+
+
+def request_id() -> str | None:
+    """The id of the request that is being worked on; None outside of one."""
+    return _current.get()
+
+
+def begin(sent: bytes | None) -> str:
+    """Name the request that is worked on from here: as its caller named it, if that is a plain word, else anew."""
+    name = sent.decode() if sent and _ACCEPTED.fullmatch(sent) else secrets.token_hex(16)
+    _current.set(name)
+    return name
