@@ -190,7 +190,7 @@ class JudgingServiceAtUrl:
 
     def _too_late(self, deadline_s: float, vain: list[Vain]) -> OutOfTimeError:
         last = f"; the last try: {self.url}: {described(vain[-1])}" if vain else ""
-        message = f"{self.url}: no judgment within {deadline_s:g} s{last}"
+        message = f"{self.url}: no answer within {deadline_s:.3g} s{last}"
         final = vain[-1] if vain else None
         if isinstance(final, Answer) and final.status in _BUSY:
             return BusyError(message, final.status, retry_after_s(final.headers))

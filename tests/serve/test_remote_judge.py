@@ -95,7 +95,7 @@ async def test_the_deadline_covers_waits_and_work() -> None:
         for judgment in (first, second):
             assert (judgment.status, judgment.stop_reason) == (Status.TIMEOUT, StopReason.DEADLINE)
             assert judgment.verdict is judgment.p_correct is None
-            assert "no judgment within 0.3 s" in judgment.detail
+            assert "no answer within 0.3 s" in judgment.detail
         assert any("the last try: " in j.detail and "HTTP 503" in j.detail for j in (first, second))
         with pytest.raises(OutOfTimeError):
             await judge.ask({"case": CASES[0].model_dump(mode="json", exclude_none=True)})
