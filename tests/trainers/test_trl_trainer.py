@@ -93,7 +93,9 @@ def test_training_uses_what_was_judged_and_leaves_out_the_rest(
     trainer, changed = trained(tmp_path, kind(start_service().url))
     assert changed
     rows = list(
-        zip(trainer._logs["completion"], trainer._logs["rewards"]["medverify"], trainer._logs["advantages"], strict=True)
+        zip(
+            trainer._logs["completion"], trainer._logs["rewards"]["medverify"], trainer._logs["advantages"], strict=True
+        )
     )
     judged = [row for row in rows if "p =" in row[0]]
     lost = [row for row in rows if "trouble" in row[0]]
