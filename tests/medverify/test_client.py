@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,7 +136,30 @@ async def test_the_thread_of_a_client_ends_with_it() -> None:
     assert "medverify-client" not in {thread.name for thread in threading.enumerate()}
 
 
-async def test_the_best_of_n() -> None:
+FORKS = """
+import os, sys
+from medverify import Client
+client = Client(sys.argv[1])
+case = {"question": "q", "trace": "p = 0.9"}
+assert client.verify(case).verdict == 1
+child = os.fork()
+if not child:
+    os._exit(0 if client.verify(case).verdict == 1 else 1)
+_, status = os.waitpid(child, 0)
+assert client.verify(case).verdict == 1
+client.close()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+async def test_a_forked_worker_uses_its_parents_client(repository: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    async with listening(service_app()) as url:
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", FORKS, url, env=environment)
+        assert await asyncio.wait_for(child.wait(), 60) == 0
+
+
+async def test_the_best_of_n(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter(["p = 0.2", "p = 0.95", "p = 0.5"])
 
     def choose(url: str) -> Any:
@@ -146,6 +172,10 @@ async def test_the_best_of_n() -> None:
 
     async with listening(service_app()) as url:
         choice = await asyncio.to_thread(choose, url)
+        monkeypatch.setenv("MEDVERIFY_URL", url)
+        own = await asyncio.to_thread(best_of, QUESTION, ["p = 0.2", "p = 0.4"], strategy="soft")
+        assert (own.trace, own.selected.strategy) == ("p = 0.4", "soft")
+        assert "medverify-client" not in {thread.name for thread in threading.enumerate()}
     assert choice.trace == "p = 0.95"
     assert choice.selected.chosen == 1
 
