@@ -52,9 +52,9 @@ def p_in(text: str) -> float:
     return float(found[1]) if found else 0.75
 
 
-def judge() -> Judge:
+def judge(delay_s: float = 0.0) -> Judge:
     settings = JudgeSettings(force_verdict=False)
-    return Judge(ScriptedEngine(writes, believes), NoBooks(), load_prompt("judge"), "free", settings)
+    return Judge(ScriptedEngine(writes, believes, delay_s=delay_s), NoBooks(), load_prompt("judge"), "free", settings)
 
 
 @asynccontextmanager
@@ -73,9 +73,9 @@ async def listening(app: FastAPI) -> AsyncIterator[str]:
         await running
 
 
-def service_app(**settings: Any) -> FastAPI:
-    """The service around such a judge."""
-    own = judge()
+def service_app(delay_s: float = 0.0, **settings: Any) -> FastAPI:
+    """The service around such a judge, which takes `delay_s` for each generation."""
+    own = judge(delay_s)
     info = Info(
         judge_id=own.judge_id,
         model="scripted",
@@ -88,20 +88,9 @@ def service_app(**settings: Any) -> FastAPI:
         quality=[],
     )
     app = create_app(own, ServeSettings(**settings), info)
-    app.router.routes = [route for route in app.router.routes if getattr(route, "path", "") != "/verify"]
 
     async def judged(cases: list[dict[str, Any]], seed: int | None) -> list[Any]:
         return [await own.verify(Case.model_validate(case), seed) for case in cases]
-
-    @app.post("/verify")
-    async def verify(request: Request) -> Any:
-        body = await request.json()
-        assert body.pop("deadline_s") > 0
-        if "case" in body:
-            return (await judged([body["case"]], body.get("seed")))[0]
-        if len(body["cases"]) > settings.get("max_batch", 256):
-            return JSONResponse({"type": "urn:medverify:problem:batch-too-large", "detail": "too many"}, 413)
-        return {"judgments": await judged(body["cases"], body.get("seed"))}
 
     @app.post("/reward")
     async def reward(request: Request) -> Any:

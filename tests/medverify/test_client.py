@@ -56,6 +56,23 @@ async def test_many_cases_are_split_and_come_back_in_order() -> None:
         assert await client.verify_many([]) == []
 
 
+async def test_what_the_service_does_not_finish_in_our_time_is_a_status_with_its_name() -> None:
+    async with listening(service_app(delay_s=30)) as url, AsyncClient(url, batch=2) as client:
+        alone = await client.verify(case(0.9), deadline_s=2)
+        several = await client.verify_many([case(0.9, f"c{i}") for i in range(3)], deadline_s=2)
+    for judgment in (alone, *several):
+        assert (judgment.status, judgment.p_correct) == (Status.TIMEOUT, None)
+        assert judgment.judge_id == judge().judge_id
+
+
+async def test_a_request_that_is_too_large_is_halved_until_it_fits() -> None:
+    cases = [Case(id=f"c{i}", question=QUESTION, trace="p = 0.8 " * (50 if i != 4 else 2000)) for i in range(6)]
+    async with listening(service_app(max_body_bytes=2000)) as url, AsyncClient(url) as client:
+        judgments = await client.verify_many(cases)
+    assert [judgment.status for judgment in judgments] == ["scored"] * 4 + ["engine_failed", "scored"]
+    assert "HTTP 413" in judgments[4].detail
+
+
 async def test_rewards() -> None:
     items = [
         TraceItem(question=QUESTION, trace="p = 0.8. The answer is A", label="A"),
