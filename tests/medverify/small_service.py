@@ -18,6 +18,7 @@ from retrieval.passage import Hit
 from serve.app import create_app
 from serve.listen import GuardedProtocol
 from serve.schemas import Info
+from serve.stores import Stores
 from verifier.engines.base import EngineError
 from verifier.engines.scripted import ScriptedEngine
 from verifier.judge import Judge
@@ -73,7 +74,7 @@ async def listening(app: FastAPI) -> AsyncIterator[str]:
         await running
 
 
-def service_app(delay_s: float = 0.0, **settings: Any) -> FastAPI:
+def service_app(delay_s: float = 0.0, stores: Stores | None = None, **settings: Any) -> FastAPI:
     """The service around such a judge, which takes `delay_s` for each generation."""
     own = judge(delay_s)
     info = Info(
@@ -87,7 +88,7 @@ def service_app(delay_s: float = 0.0, **settings: Any) -> FastAPI:
         version="1.2.3",
         quality=[],
     )
-    app = create_app(own, ServeSettings(**settings), info)
+    app = create_app(own, ServeSettings(**settings), info, stores)
 
     async def judged(cases: list[dict[str, Any]], seed: int | None) -> list[Any]:
         return [await own.verify(Case.model_validate(case), seed) for case in cases]

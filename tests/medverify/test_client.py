@@ -26,6 +26,9 @@ from medverify.errors import (
     WrongAnswerError,
 )
 from medverify.replies import JudgeItem, TraceItem
+from serve.keys import KeyStore, Scope
+from serve.stores import Stores
+from verifier.remote import RemoteJudge
 from verifier.types import Case, Status
 
 QUESTION = "What does warfarin inhibit?"
@@ -248,6 +251,26 @@ async def test_the_key_goes_along_and_comes_from_the_environment(monkeypatch: py
                     await client.verify(case(0.5))
                 assert key not in str(caught.value)
                 assert app.state.headers[-1]["authorization"] == f"Bearer {key}"
+
+
+async def test_keys_that_the_service_made_and_revoked(tmp_path: Path) -> None:
+    keys = KeyStore(tmp_path / "keys.sqlite")
+    good, reads = keys.add("trainer", {Scope.JUDGE}), keys.add("looker", {Scope.READ})
+    async with listening(service_app(stores=Stores(keys=keys))) as url:
+        async with AsyncClient(url, api_key=good) as client:
+            assert (await client.verify(case(0.9))).verdict == 1
+            assert (await client.info()).judge_id == judge().judge_id
+            run = await asyncio.to_thread(RemoteJudge.connect, url, api_key=good)
+            assert (await run.verify(case(0.2))).verdict == 0
+            await run.aclose()
+            keys.revoke("trainer")
+            with pytest.raises(UnauthorisedError, match="HTTP 401"):
+                await client.verify(case(0.9))
+        for key, status in ((None, 401), ("mv_wrong", 401), (reads, 403)):
+            async with AsyncClient(url, api_key=key) as client:
+                with pytest.raises(UnauthorisedError) as caught:
+                    await client.verify_many([case(0.9)])
+                assert caught.value.status == status
 
 
 async def test_a_busy_service_is_waited_for_as_long_as_it_asks() -> None:
