@@ -113,7 +113,7 @@ def service_app(delay_s: float = 0.0, stores: Stores | None = None, **settings: 
             if value is not None:
                 parts |= {"accuracy": value, "verifier": value, "label_match": right, "coherence": 0.5}
                 weights = body.get("weights") or {"accuracy": 1.0}
-                value = sum(weight * (parts[name] or 0) for name, weight in weights.items())
+                value = sum(weight * (parts[name] or 0) for name, weight in weights.items()) / sum(weights.values())
             rewards.append(
                 {
                     "id": item["id"],

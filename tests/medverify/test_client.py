@@ -78,13 +78,13 @@ async def test_a_request_that_is_too_large_is_halved_until_it_fits() -> None:
 
 async def test_rewards() -> None:
     items = [
-        TraceItem(question=QUESTION, trace="p = 0.8. The answer is A", label="A"),
+        TraceItem(question=QUESTION, options={"A": "VKOR", "B": "X"}, trace="p = 0.8. The answer is A", label="A"),
         {"question": "trouble", "trace": "p = 0.8"},
         JudgeItem(response="<think>…</think><answer>0</answer>", label=1, id="j"),
     ]
     async with listening(service_app()) as url, AsyncClient(url) as client:
-        scored, lost, judging = await client.reward(items, weights={"accuracy": 0.5, "coherence": 0.5})
-    assert (scored.id, scored.reward, scored.judged) == ("0", pytest.approx(0.65), True)
+        scored, lost, judging = await client.reward(items, weights={"accuracy": 3})
+    assert (scored.id, scored.reward, scored.judged) == ("0", pytest.approx(0.8), True)
     assert scored.components["label_match"] == 1
     assert (lost.id, lost.reward, lost.status, lost.judged) == ("1", None, "engine_failed", False)
     assert (judging.id, judging.reward) == ("j", 0.0)
@@ -129,7 +129,7 @@ async def test_the_client_without_a_loop_does_the_same_from_threads_and_inside_a
             return [
                 client.verify(case(0.9)).verdict,
                 [judgment.verdict for judgment in client.verify_many([case(0.1), case(0.8)])],
-                client.reward([{"question": QUESTION, "trace": "p = 0.8"}])[0].reward,
+                client.reward([{"question": QUESTION, "trace": "p = 0.8"}], weights={"accuracy": 1})[0].reward,
                 client.select(QUESTION, ["p = 0.3", "p = 0.9"]).chosen,
                 [document.index for document in client.rerank(QUESTION, ["p = 0.3", "p = 0.9"])],
                 [judgment.p_correct for judgment in client.results(job.id)],

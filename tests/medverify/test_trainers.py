@@ -18,7 +18,8 @@ from medverify.trainers.samples import ColumnError
 from medverify.trainers.verl_advantage import judged_advantage
 
 QUESTION = "What does warfarin inhibit?"
-COMPLETIONS = ["p = 0.9, so A", "p = 0.2, so B", "trouble", " "]
+COMPLETIONS = ["p = 0.9. The answer is A.", "p = 0.2. The answer is B.", "trouble", " "]
+ALONE = {"accuracy": 1.0}  # weights: the reward is what the verifier believes
 COLUMNS: dict[str, Any] = {
     "prompts": [QUESTION] * 4,
     "completions": COMPLETIONS,
@@ -57,7 +58,7 @@ async def test_trl_gets_none_for_what_was_not_judged(functions: Any) -> None:
     logged = dict[str, Any]()
     columns = COLUMNS | {"log_metric": logged.__setitem__, "log_extra": logged.__setitem__}
     async with listening(service_app()) as url:
-        rewards = await asyncio.to_thread(functions(url), **columns)
+        rewards = await asyncio.to_thread(functions(url, weights=ALONE), **columns)
     assert rewards == [pytest.approx(0.9), pytest.approx(0.2), None, None]
     assert logged == {
         "medverify/not_judged": 0.5,
@@ -73,7 +74,9 @@ async def test_trl_asynchronously(monkeypatch: pytest.MonkeyPatch) -> None:
         await function.aclose()
         monkeypatch.setenv("MEDVERIFY_URL", url)
         trl._usual_async.cache_clear()
-        assert (await trl.async_reward_func(**COLUMNS))[:2] == [pytest.approx(0.9), pytest.approx(0.2)]
+        right, wrong, *missing = await trl.async_reward_func(**COLUMNS)
+        assert right > 0.5 > wrong
+        assert missing == [None, None]
         await trl._usual_async().aclose()
 
 
@@ -81,7 +84,9 @@ async def test_trl_with_the_plain_function(monkeypatch: pytest.MonkeyPatch) -> N
     async with listening(service_app()) as url:
         monkeypatch.setenv("MEDVERIFY_URL", url)
         trl._usual.cache_clear()
-        assert (await asyncio.to_thread(trl.reward_func, **COLUMNS))[0] == pytest.approx(0.9)
+        right, wrong, *missing = await asyncio.to_thread(trl.reward_func, **COLUMNS)
+        assert right > 0.5 > wrong
+        assert missing == [None, None]
         await asyncio.to_thread(trl._usual().close)
 
 
@@ -93,7 +98,7 @@ async def test_conversations(functions: Any) -> None:
     ]
     prompt = [{"role": "system", "content": "trouble"}, {"role": "user", "content": QUESTION}]
     async with listening(service_app()) as url:
-        rewards = await asyncio.to_thread(functions(url), prompts=[prompt], completions=[completion])
+        rewards = await asyncio.to_thread(functions(url, weights=ALONE), prompts=[prompt], completions=[completion])
     assert rewards == [pytest.approx(0.9)]  # neither the system's nor the tool's text was judged
 
 
@@ -136,7 +141,7 @@ KEYS = {"score", "acc", "judged", *COMPONENTS}
 
 async def score(url: str, solution: str, **options: Any) -> dict[str, float]:
     info = {"question": QUESTION, "options": {"A": "VKOR", "B": "thrombin"}, "index": 3}
-    return await verl.compute_score("medqa", solution, "A", info, url=url, **options)
+    return await verl.compute_score("medqa", solution, "A", info, url=url, weights=ALONE, **options)
 
 
 async def test_verl_gets_the_same_keys_for_every_sample() -> None:
@@ -161,7 +166,8 @@ async def test_verl_without_awaiting() -> None:
     async with listening(service_app()) as url:
 
         def call() -> dict[str, float]:
-            found = verl.compute_score_blocking("s", "p = 0.9", "A", extra_info={"question": QUESTION}, url=url)
+            info = {"question": QUESTION}
+            found = verl.compute_score_blocking("s", "p = 0.9", "A", extra_info=info, url=url, weights=ALONE)
             verl._thread().run(verl._client(url, None).aclose())
             verl._thread().close()
             return found
@@ -209,8 +215,10 @@ async def test_the_gyms_registry(functions: Any) -> None:
             assert isinstance(function, trl.RewardFunction)
             await asyncio.to_thread(function.close)
     assert found["medverify_accuracy"] == [pytest.approx(0.9), pytest.approx(0.2), None, None]
-    assert found["medverify_coherence"] == [0.5, 0.5, None, None]
-    assert total == [pytest.approx(0.25 * 0.9 + 0.1 * 0.5 + 0.1), pytest.approx(0.25 * 0.2 + 0.05 + 0.1), None, None]
+    first, second, *missing = found["medverify_coherence"]
+    assert missing == [None, None]
+    expected = [0.25 * 0.9 + 0.1 * first + 0.1, 0.25 * 0.2 + 0.1 * second + 0.1]
+    assert total == [*map(pytest.approx, expected), None, None]
     with pytest.raises(ValueError, match="no weight for style"):
         gym.composite_reward({"style": registry["format"]})
 

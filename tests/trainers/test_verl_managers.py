@@ -88,6 +88,7 @@ def configured(tmp_path: Path, url: str, **options: Any) -> DictConfig:
                 "reward.custom_reward_function.path=pkg://medverify.trainers.verl",
                 "reward.custom_reward_function.name=compute_score",
                 f"+reward.custom_reward_function.reward_kwargs.url={url}",
+                "+reward.custom_reward_function.reward_kwargs.weights.accuracy=1.0",
                 *kwargs,
                 "algorithm.adv_estimator=medverify_grpo",
                 "algorithm.norm_adv_by_std_in_grpo=False",
@@ -187,7 +188,7 @@ def test_the_manager_that_does_not_await(start_service: Callable[[], Any], token
     service = start_service()
 
     def score(**sample: Any) -> dict[str, float]:
-        return medverify_verl.compute_score_blocking(**sample, url=service.url)
+        return medverify_verl.compute_score_blocking(**sample, url=service.url, weights={"accuracy": 1.0})
 
     manager = NaiveRewardManager(tokenizer, num_examine=0, compute_score=score)
     found = manager(batch(tokenizer), return_dict=True)
