@@ -176,7 +176,8 @@ class AsyncClient(JobCalls):
         """Traces of one question in order, best first.
 
         Raises:
-            RemoteJudgeError: they are not all judged; this protocol has no word for a part.
+            NotJudgedError: one of them could not be judged; this protocol has no word for a part.
+            RemoteJudgeError: anything else.
         """
         body = {"query": query, "documents": list(documents), **given(top_n=top_n)}
         ends = self._ends(deadline_s)

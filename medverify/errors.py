@@ -2,6 +2,7 @@
 
 from verifier.service import (
     BusyError,
+    NotJudgedError,
     OutOfTimeError,
     RefusedError,
     RemoteJudgeError,
@@ -12,6 +13,7 @@ from verifier.service import (
 
 __all__ = [
     "BusyError",
+    "NotJudgedError",
     "OutOfTimeError",
     "RefusedError",
     "RemoteJudgeError",

@@ -107,7 +107,9 @@ class Selected(_Told):
     answer: str | None
     chosen: Annotated[int | None, Field(ge=0, description="Place of the chosen candidate, from 0.")]
     votes: list[Vote]
-    tied: bool
+    tied: Annotated[bool, Field(description="Another answer had as good a claim.")]
+    fell_back: Annotated[bool, Field(description="No vote had weight, and the majority was taken.")] = False
+    reason: Annotated[str, Field(description="Why nothing is chosen.")] = ""
     judgments: list[Judgment]
     not_judged: Annotated[int, Field(ge=0, description="Candidates without a judgment; they have no say.")]
 

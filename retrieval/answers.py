@@ -8,6 +8,8 @@ import httpx2
 from configs import strict_json
 from retrieval.passage import RetrievalError
 
+_PROBLEM = "urn:medverify:problem:"
+
 
 class Answer(NamedTuple):
     """What a server sent, in full and unpacked."""
@@ -19,6 +21,14 @@ class Answer(NamedTuple):
     def json(self) -> Any:
         """The body's value; a ValueError if it has none."""
         return strict_json.parse(self.body)
+
+    def problem(self) -> str:
+        """The kind of problem that one of our services tells of; empty for everything else."""
+        try:
+            kind = self.json()["type"]
+        except (ValueError, KeyError, TypeError):
+            return ""
+        return kind.removeprefix(_PROBLEM) if isinstance(kind, str) and kind.startswith(_PROBLEM) else ""
 
     def described(self) -> str:
         """Status, and the problem's own words if it is one."""

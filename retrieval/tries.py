@@ -27,7 +27,8 @@ class Patience:
 
     retries: int  # tries after the first, spent on lost connections and on the statuses `away`
     away: frozenset[int] = PASSING
-    busy: frozenset[int] = frozenset()  # it says that it will have time: waited for until the deadline, at no cost
+    busy: frozenset[int] = frozenset()  # it says that it will have time: waited for until the deadline, at no cost,
+    costly: frozenset[str] = frozenset()  # except for problems of these kinds, which cost a try
     repeatable: bool = True  # False: two requests are not as good as one; sent again only where none was begun
 
 
@@ -75,8 +76,9 @@ async def first_answer(
             tries_left -= 1
         else:
             away = patience.repeatable and reply.status in patience.away
-            busy = reply.status in patience.busy
-            if not away and not busy:
+            waits = reply.status in patience.busy
+            busy = waits and reply.problem() not in patience.costly
+            if not away and not waits:
                 return reply
             vain.append(reply)
             asked_s = retry_after_s(reply.headers)

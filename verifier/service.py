@@ -16,6 +16,7 @@ from verifier.engines.base import EngineError
 from verifier.types import Case, Judgment
 
 _BUSY = frozenset({429, 503})  # it says that it will have time: waited for until the deadline
+_NOT_JUDGED = "not-judged"  # a busy status that need not pass: tried again, but not for ever
 _AWAY = frozenset({502, 504})  # a proxy cannot reach it: tried again, but not for ever
 _DENIALS = frozenset({401, 403})
 _REFUSALS = frozenset({400, 413, 422})
@@ -54,6 +55,10 @@ class BusyError(OutOfTimeError):
     def __init__(self, message: str, status: int | None = None, retry_after_s: float = 0.0) -> None:
         super().__init__(message, status)
         self.retry_after_s = retry_after_s
+
+
+class NotJudgedError(RemoteJudgeError):
+    """It was at work, and could not judge what was asked, at every try; where an answer has no word for that."""
 
 
 class WrongAnswerError(RemoteJudgeError):
@@ -120,6 +125,7 @@ class JudgingServiceAtUrl:
         Raises:
             UnauthorisedError, RefusedError: the service will not.
             OutOfTimeError: no answer before the deadline; BusyError if it was busy then.
+            NotJudgedError: it could not judge all of it, at every try.
             UnreachableError: no connection, at every try.
             WrongAnswerError: the answer is too long, or cannot be unpacked.
             RemoteJudgeError: any other answer.
@@ -137,7 +143,13 @@ class JudgingServiceAtUrl:
                     path,
                     most=most,
                     ends=monotonic() + deadline_s,
-                    patience=Patience(self._retries, away=_AWAY, busy=_BUSY, repeatable=repeatable),
+                    patience=Patience(
+                        self._retries,
+                        away=_AWAY,
+                        busy=_BUSY,
+                        costly=frozenset({_NOT_JUDGED}),
+                        repeatable=repeatable,
+                    ),
                     vain=vain,
                     body=None if body is None else at,
                 )
@@ -145,7 +157,8 @@ class JudgingServiceAtUrl:
             raise self._too_late(deadline_s, vain) from error
         except NoMoreTriesError as error:
             tried = f"; tried {len(vain)} times" if len(vain) > 1 else ""
-            raise UnreachableError(f"{self.url}: {described(vain[-1])}{tried}", _status(vain)) from error
+            kind = NotJudgedError if _problem(vain) == _NOT_JUDGED else UnreachableError
+            raise kind(f"{self.url}: {described(vain[-1])}{tried}", _status(vain)) from error
         except RetrievalError as error:  # what came is no answer, and would be none the next time
             raise WrongAnswerError(str(error)) from error
         if not 200 <= reply.status < 300:
@@ -208,3 +221,8 @@ class JudgingServiceAtUrl:
 def _status(vain: list[Vain]) -> int | None:
     last = vain[-1] if vain else None
     return last.status if isinstance(last, Answer) else None
+
+
+def _problem(vain: list[Vain]) -> str:
+    last = vain[-1] if vain else None
+    return last.problem() if isinstance(last, Answer) else ""

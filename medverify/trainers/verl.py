@@ -20,12 +20,9 @@ from medverify.loop_thread import LoopThread
 from medverify.replies import COMPONENTS, Reward
 from medverify.trainers.rewarding import Wanted, rewards_of
 from medverify.trainers.samples import ColumnError, item_of, label_of, options_of
+from verifier.service import NotJudgedError
 
 _CONCURRENCY = 64  # of a worker of verl, which asks for each sample by itself
-
-
-class NotJudgedError(RuntimeError):
-    """A sample was not judged, and its score was asked for as an error."""
 
 
 async def compute_score(

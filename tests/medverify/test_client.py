@@ -18,6 +18,7 @@ from small_service import judge, listening, service_app
 from medverify import AsyncClient, Client, best_of
 from medverify.errors import (
     BusyError,
+    NotJudgedError,
     OutOfTimeError,
     RefusedError,
     RemoteJudgeError,
@@ -285,6 +286,15 @@ async def test_a_busy_service_is_waited_for_as_long_as_it_asks() -> None:
     async with listening(answering(reply)) as url, AsyncClient(url, retries=0) as client:
         await client.rerank("q", ["t"])
     assert times[1] - times[0] >= 1
+
+
+async def test_what_cannot_be_judged_is_not_waited_for_as_if_it_were_busy() -> None:
+    problem = {"type": "urn:medverify:problem:not-judged", "detail": "1 of 2 documents were not judged"}
+    app = answering(lambda *_: JSONResponse(problem, 503, headers={"Retry-After": "0"}))
+    async with listening(app) as url, AsyncClient(url, retries=2) as client:
+        with pytest.raises(NotJudgedError, match=r"1 of 2 documents.*tried 3 times"):
+            await client.rerank("q", ["t", "u"])
+    assert len(app.state.asked) == 3
 
 
 async def test_the_deadline_covers_all_of_a_call_and_is_told_to_the_service() -> None:

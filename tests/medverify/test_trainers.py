@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 from small_service import listening, service_app
 
+from medverify.errors import NotJudgedError
 from medverify.replies import COMPONENTS
 from medverify.trainers import gym, trl, verl
 from medverify.trainers.samples import ColumnError
@@ -155,7 +156,7 @@ async def test_verl_gets_the_same_keys_for_every_sample() -> None:
             assert isnan(found["score"])
             assert isnan(found["acc"])
             assert found["judged"] == 0.0
-        with pytest.raises(verl.NotJudgedError, match="engine_failed: the model is out of order"):
+        with pytest.raises(NotJudgedError, match="engine_failed: the model is out of order"):
             await score(url, "trouble", not_judged="raise")
         await verl._client(url, None).aclose()
     assert isnan((await score(url, "p = 0.9", deadline_s=5.0))["score"])

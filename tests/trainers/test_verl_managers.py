@@ -30,6 +30,7 @@ from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.workers.reward_manager import NaiveRewardManager
 
+from medverify.errors import NotJudgedError
 from medverify.replies import COMPONENTS
 from medverify.trainers import verl as medverify_verl
 
@@ -180,7 +181,7 @@ def test_a_missing_score_can_be_an_error_instead(
     start_service: Callable[[], Any], tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     config = configured(tmp_path, start_service().url, not_judged="raise")
-    with pytest.raises(medverify_verl.NotJudgedError, match="engine_failed"):
+    with pytest.raises(NotJudgedError, match="engine_failed"):
         scored(config, batch(tokenizer))
 
 
