@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from medverify.address import key_of, url_of
 from medverify.batches import BatchSize
-from retrieval.answers import Answer
+from retrieval.answers import Answer, Lines
 from verifier.service import JudgingServiceAtUrl, OutOfTimeError, WrongAnswerError
 
 _MOST_BYTES, _ITEM_BYTES = 16 * 2**20, 8 * 2**20  # of an answer, and for each of its items
@@ -72,7 +72,7 @@ class Calls:
         path: str,
         ends: float,
         *,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Lines | None = None,
         most: int = _MOST_BYTES,
         tell_deadline: bool = False,
         repeatable: bool = True,

@@ -7,10 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from medverify.calls import SHORT_S, Calls, given
-from medverify.replies import Job, Jobs, case_of
+from medverify.calls import SHORT_S, Calls
+from medverify.replies import Job, JobResult, Jobs, case_of
+from retrieval.answers import Lines
 from verifier.service import OutOfTimeError, WrongAnswerError
-from verifier.types import Case, Judgment
+from verifier.types import Case
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
 
@@ -19,11 +20,20 @@ class JobCalls(Calls):
     """The calls about jobs."""
 
     async def submit(self, cases: Iterable[Case | Mapping[str, Any]], *, seed: int | None = None) -> Job:
-        """Hand in a long batch, which survives a restart of the service. It is sent once: a lost answer may leave a job."""
+        """Hand in a long batch, which survives a restart of the service. It is sent once: a lost answer may leave a job.
+
+        Args:
+            cases: as for `verify_many`; a missing id is the case's place.
+            seed: of the judge's sampling; the service's own if None.
+
+        Raises:
+            pydantic.ValidationError: one is no case.
+            RemoteJudgeError: the service has not taken it, or its answer was lost.
+        """
         asked = [case_of(case, place) for place, case in enumerate(cases)]
-        body = {"cases": [case.model_dump(mode="json", exclude_none=True) for case in asked], **given(seed=seed)}
-        reply = await self._call("POST", "/jobs", self._ends(None), body=body, repeatable=False)
-        return self._service.read(reply, Job)
+        lines = Lines(b"".join(case.model_dump_json(exclude_none=True).encode() + b"\n" for case in asked))
+        path = "/jobs" if seed is None else f"/jobs?seed={seed}"
+        return self._service.read(await self._call("POST", path, self._ends(None), body=lines, repeatable=False), Job)
 
     async def job(self, job_id: str) -> Job:
         """How far a job is."""
@@ -36,6 +46,10 @@ class JobCalls(Calls):
     async def cancel(self, job_id: str) -> Job:
         """Stop a job; what is judged stays."""
         return self._service.read(await self._call("DELETE", f"/jobs/{_segment(job_id)}", self._soon()), Job)
+
+    async def retry(self, job_id: str) -> Job:
+        """Judge again what an outage or a deadline left without a judgment, and what a cancelled job had left."""
+        return self._service.read(await self._call("POST", f"/jobs/{_segment(job_id)}/retry", self._soon()), Job)
 
     async def wait(self, job_id: str, *, deadline_s: float | None = None) -> Job:
         """Wait until a job is over; asks more and more rarely.
@@ -56,15 +70,15 @@ class JobCalls(Calls):
             pause_s = min(_LONGEST_POLL_S, pause_s * 1.5)
         return job
 
-    async def results(self, job_id: str) -> AsyncIterator[Judgment]:
-        """The judgments of a job so far, one after another.
+    async def results(self, job_id: str) -> AsyncIterator[JobResult]:
+        """The judgments of a job so far, in the order in which they were made; `index` is the case's place.
 
         Raises:
             RemoteJudgeError: they cannot be had, or no longer.
         """
         async for line in self._service.lines(f"/jobs/{_segment(job_id)}/results", idle_s=SHORT_S):
             try:
-                yield Judgment.model_validate_json(line)
+                yield JobResult.model_validate_json(line)
             except ValidationError as error:
                 raise WrongAnswerError(f"{self.url}: a line is not a judgment: {error!s:.300}") from error
 

@@ -134,12 +134,20 @@ class Job(_Told):
     status: str
     total: Annotated[int, Field(ge=0)]
     done: Annotated[int, Field(ge=0)]
-    failed: Annotated[int, Field(ge=0)] = 0
+    failed: Annotated[int, Field(ge=0, description="Of those that are done, cases that were not judged.")] = 0
+    waiting_for: Annotated[str | None, Field(description="Why it does not get on; null: it does.")] = None
+    seconds_left: Annotated[float | None, Field(ge=0, description="Estimated from its pace; null: not known.")] = None
 
     @property
     def over(self) -> bool:
         """Whether nothing more will come of it."""
-        return self.status not in ("queued", "pending", "running")
+        return self.status not in ("queued", "running")
+
+
+class JobResult(Judgment):
+    """A judgment of a job."""
+
+    index: Annotated[int, Field(ge=0, description="Place of its case among those that were handed in, from 0.")]
 
 
 class Jobs(_Told):

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from medverify.client import AsyncClient
 from medverify.loop_thread import LoopThread
-from medverify.replies import Candidate, Job, Ranked, Reward, RewardItem, Selected, ServiceInfo, Strategy
+from medverify.replies import Candidate, Job, JobResult, Ranked, Reward, RewardItem, Selected, ServiceInfo, Strategy
 from verifier.types import Case, Judgment
 
 
@@ -114,11 +114,15 @@ class Client:
         """Wait until a job is over."""
         return self._thread.run(self._client.wait(job_id, deadline_s=deadline_s))
 
-    def results(self, job_id: str) -> Iterator[Judgment]:
-        """The judgments of a job so far, one after another."""
+    def retry(self, job_id: str) -> Job:
+        """Judge again what is left of a job without a judgment."""
+        return self._thread.run(self._client.retry(job_id))
+
+    def results(self, job_id: str) -> Iterator[JobResult]:
+        """The judgments of a job so far, in the order in which they were made."""
         found = self._client.results(job_id)
 
-        async def following() -> Judgment | None:
+        async def following() -> JobResult | None:
             return await anext(found, None)
 
         while (judgment := self._thread.run(following())) is not None:

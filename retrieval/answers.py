@@ -41,8 +41,14 @@ class Answer(NamedTuple):
         return f"HTTP {self.status}: {detail:.300}"
 
 
+class Lines(NamedTuple):
+    """A body of JSON lines."""
+
+    text: bytes
+
+
 async def ask(
-    client: httpx2.AsyncClient, method: str, url: str, *, most: int, body: Mapping[str, Any] | None = None
+    client: httpx2.AsyncClient, method: str, url: str, *, most: int, body: Mapping[str, Any] | Lines | None = None
 ) -> Answer:
     """One request and its answer. The caller keeps the time.
 
@@ -50,15 +56,18 @@ async def ask(
         client: with the address that `url` is relative to, if it is.
         most: bytes that the answer may have once it is unpacked; reading stops there, so that a small answer that
             unpacks to gigabytes fills no memory.
-        body: to be sent as JSON.
+        body: to be sent as JSON, or as JSON lines.
 
     Raises:
         RetrievalError: the answer is longer than that, or packed in a way that cannot be undone.
         httpx2.TransportError: the connection was not made, or lost.
     """
     received = bytearray()
+    sent: dict[str, Any] = {"json": body}
+    if isinstance(body, Lines):
+        sent = {"content": body.text, "headers": {"Content-Type": "application/x-ndjson"}}
     try:
-        async with client.stream(method, url, json=body) as reply:
+        async with client.stream(method, url, **sent) as reply:
             async for piece in reply.aiter_bytes():
                 received += piece
                 if len(received) > most:

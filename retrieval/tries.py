@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from retrieval.answers import Answer, ask
+from retrieval.answers import Answer, Lines, ask
 from retrieval.clients import PASSING, retry_after_s, wait_s
 
 #: A try in vain: an answer that may be another one soon, or a connection that was not made or was lost.
@@ -41,7 +41,7 @@ async def first_answer(
     ends: float,
     patience: Patience,
     vain: list[Vain],
-    body: Callable[[float], Mapping[str, Any]] | None = None,
+    body: Callable[[float], Mapping[str, Any] | Lines] | None = None,
 ) -> Answer:
     """The first answer that another try would not change, with longer and longer random waits between the tries.
 

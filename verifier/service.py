@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from retrieval.answers import Answer
+from retrieval.answers import Answer, Lines
 from retrieval.clients import LoopClient, retry_after_s
 from retrieval.passage import RetrievalError
 from retrieval.tries import NoMoreTriesError, Patience, Vain, described, first_answer
@@ -20,7 +20,7 @@ _NOT_JUDGED = "not-judged"  # a busy status that need not pass: tried again, but
 _AWAY = frozenset({502, 504})  # a proxy cannot reach it: tried again, but not for ever
 _DENIALS = frozenset({401, 403})
 _REFUSALS = frozenset({400, 413, 422})
-_OURS = 0.95  # of the time that is left; the rest is for an answer's way back
+_LEAST_BACK_S, _MOST_BACK_S, _BACK = 0.5, 5.0, 0.05  # for an answer's way back: a share of the time that is left
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -106,7 +106,7 @@ class JudgingServiceAtUrl:
         *,
         deadline_s: float,
         most: int,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Lines | None = None,
         tell_deadline: bool = False,
         repeatable: bool = True,
     ) -> Answer:
@@ -117,7 +117,7 @@ class JudgingServiceAtUrl:
             path: from the service's address.
             deadline_s: seconds for all of it.
             most: bytes that the answer may have.
-            body: sent as JSON.
+            body: sent as JSON, or as JSON lines.
             tell_deadline: say in the body, as `deadline_s`, how long we wait, so that a service that is late answers with what
                 it has.
             repeatable: whether doing it twice is as good as once. If not, it is sent again only if it surely was not begun.
@@ -131,8 +131,10 @@ class JudgingServiceAtUrl:
             RemoteJudgeError: any other answer.
         """
 
-        def at(left_s: float) -> Mapping[str, Any]:
-            return {**(body or {}), "deadline_s": left_s * _OURS} if tell_deadline else body or {}
+        def at(left_s: float) -> Mapping[str, Any] | Lines:
+            if isinstance(body, Lines) or not tell_deadline:
+                return body or {}
+            return {**(body or {}), "deadline_s": _theirs(left_s)}
 
         vain = list[Vain]()
         try:
@@ -226,3 +228,8 @@ def _status(vain: list[Vain]) -> int | None:
 def _problem(vain: list[Vain]) -> str:
     last = vain[-1] if vain else None
     return last.problem() if isinstance(last, Answer) else ""
+
+
+def _theirs(left_s: float) -> float:
+    """How much of our time a service may use, so that its answer is here in time."""
+    return left_s - min(max(_LEAST_BACK_S, left_s * _BACK), _MOST_BACK_S, left_s / 2)

@@ -87,7 +87,7 @@ def _floats(reward: Reward) -> dict[str, float]:
     right = reward.components.get("label_match")
     return {
         "score": _float(reward.reward),
-        "acc": parts["accuracy"] if right is None else float(right),
+        "acc": nan if not reward.judged else parts["accuracy"] if right is None else float(right),
         "judged": float(reward.judged),
         **parts,
     }

@@ -98,22 +98,39 @@ async def test_choosing_and_reranking() -> None:
         assert (selected.chosen, selected.not_judged) == (1, 1)
         ranked = await client.rerank(QUESTION, ["p = 0.3", "p = 0.9", "p = 0.6"], top_n=2)
         assert [document.index for document in ranked] == [1, 2]
+    async with listening(service_app(retry_after_s=1)) as url, AsyncClient(url, retries=0) as client:
+        with pytest.raises(NotJudgedError):
+            await client.rerank(QUESTION, ["p = 0.3", "trouble"])
 
 
-async def test_a_job_from_its_submission_to_its_results() -> None:
-    cases = [case(0.4, f"c{i}") for i in range(5)]
-    async with listening(service_app()) as url, AsyncClient(url) as client:
-        job = await client.submit(cases)
-        assert not job.over
-        assert (await client.wait(job.id, deadline_s=30)).done == 5
-        assert [judgment.id async for judgment in client.results(job.id)] == [f"c{i}" for i in range(5)]
-        other = await client.submit(cases)
-        assert (await client.cancel(other.id)).over
-        assert {known.id for known in await client.jobs()} == {job.id, other.id}
+async def test_a_job_from_its_submission_to_its_results(tmp_path: Path) -> None:
+    cases = [case(0.4, f"c{i}", "trouble" if i == 2 else QUESTION) for i in range(5)]
+    async with listening(service_app(0.05, Stores(jobs=tmp_path / "jobs"))) as url, AsyncClient(url) as client:
+        job = await client.submit(cases, seed=3)
+        assert (job.total, job.over) == (5, False)
+        ended = await client.wait(job.id, deadline_s=30)
+        assert (ended.status, ended.done, ended.failed) == ("done", 5, 1)
+        found = {result.index: result async for result in client.results(job.id)}
+        assert [found[i].id for i in range(5)] == [f"c{i}" for i in range(5)]
+        assert (found[0].p_correct, found[0].seed, found[2].p_correct) == (pytest.approx(0.4), 3, None)
+        assert (await client.wait((await client.retry(job.id)).id)).failed == 1
+        assert (await client.cancel(job.id)).status == "done"  # it had ended
         with pytest.raises(RemoteJudgeError, match="404"):
             await client.job("nothing")
         with pytest.raises(ValueError, match="is no id of a job"):
             await client.job("../verify")
+
+
+async def test_a_job_that_takes_its_time(tmp_path: Path) -> None:
+    stores = Stores(jobs=tmp_path / "jobs")
+    async with listening(service_app(30, stores, max_body_bytes=2000)) as url, AsyncClient(url) as client:
+        job = await client.submit([case(0.4, f"c{i}") for i in range(50)])  # more than a body may have
+        assert job.total == 50
+        with pytest.raises(OutOfTimeError, match="has 0 of 50"):
+            await client.wait(job.id, deadline_s=0.5)
+        assert [known.id for known in await client.jobs()] == [job.id]
+        assert (await client.cancel(job.id)).over
+        assert [result async for result in client.results(job.id)] == []
 
 
 async def test_who_judges_there() -> None:
@@ -122,7 +139,7 @@ async def test_who_judges_there() -> None:
     assert (info.judge_id, info.model, info.mode) == (judge().judge_id, "scripted", "free")  # type: ignore[attr-defined]
 
 
-async def test_the_client_without_a_loop_does_the_same_from_threads_and_inside_a_running_loop() -> None:
+async def test_the_client_without_a_loop_does_the_same_from_threads_and_inside_a_running_loop(tmp_path: Path) -> None:
     def in_a_thread(url: str) -> list[Any]:
         with Client(url) as client:
             job = client.submit([case(0.4)])
@@ -131,17 +148,19 @@ async def test_the_client_without_a_loop_does_the_same_from_threads_and_inside_a
                 client.verify(case(0.9)).verdict,
                 [judgment.verdict for judgment in client.verify_many([case(0.1), case(0.8)])],
                 client.reward([{"question": QUESTION, "trace": "p = 0.8"}], weights={"accuracy": 1})[0].reward,
-                client.select(QUESTION, ["p = 0.3", "p = 0.9"]).chosen,
+                client.select(QUESTION, ["p = 0.3", "p = 0.9"], strategy="best_of_n").chosen,
                 [document.index for document in client.rerank(QUESTION, ["p = 0.3", "p = 0.9"])],
                 [judgment.p_correct for judgment in client.results(job.id)],
                 [known.id for known in client.jobs()] == [job.id] == [client.job(job.id).id],
                 client.cancel(job.id).status,
+                client.wait(client.retry(job.id).id).status,
                 client.info().version,
             ]
 
-    async with listening(service_app()) as url:
+    async with listening(service_app(stores=Stores(jobs=tmp_path / "jobs"))) as url:
         found = await asyncio.to_thread(in_a_thread, url)
-    assert found == [1, [0, 1], pytest.approx(0.8), 1, [1, 0], [pytest.approx(0.4)], True, "cancelled", "1.2.3"]
+    assert found[:6] == [1, [0, 1], pytest.approx(0.8), 1, [1, 0], [pytest.approx(0.4)]]
+    assert found[6:] == [True, "done", "done", "1.2.3"]
 
 
 async def test_the_thread_of_a_client_ends_with_it() -> None:
@@ -194,8 +213,13 @@ async def test_the_best_of_n(monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening(service_app()) as url:
         choice = await asyncio.to_thread(choose, url)
         monkeypatch.setenv("MEDVERIFY_URL", url)
-        own = await asyncio.to_thread(best_of, QUESTION, ["p = 0.2", "p = 0.4"], strategy="soft")
-        assert (own.trace, own.selected.strategy) == ("p = 0.4", "soft")
+        answers = ["p = 0.3. The answer is B.", "p = 0.4. The answer is A.", "p = 0.3. The answer is B."]
+        options = {"A": "VKOR", "B": "thrombin"}
+        own = await asyncio.to_thread(best_of, QUESTION, answers, options=options, strategy="soft")
+        assert (own.trace, own.answer, own.selected.votes[0].candidates) == (answers[0], "B", [0, 2])
+        lost = await asyncio.to_thread(best_of, QUESTION, ["trouble"])
+        assert (lost.trace, lost.selected.not_judged) == (None, 1)
+        assert "no candidate was judged" in lost.selected.reason
         assert "medverify-client" not in {thread.name for thread in threading.enumerate()}
     assert choice.trace == "p = 0.95"
     assert choice.selected.chosen == 1
