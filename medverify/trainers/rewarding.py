@@ -1,4 +1,7 @@
-"""Rewards for a trainer: whatever goes wrong with the judge is a reward that is missing, never an error and never a number."""
+"""Rewards for a trainer: whatever goes wrong with the judge is a reward that is missing, never an error and never a number.
+
+A policy that writes nothing did that itself: its reward is 0, as on the service's own routes for trainers.
+"""
 
 import logging
 from collections import Counter
@@ -8,11 +11,13 @@ from typing import Literal
 
 from medverify.client import AsyncClient
 from medverify.replies import COMPONENTS, Reward, TraceItem
+from medverify.trainers.samples import EMPTY
 from verifier.service import RemoteJudgeError, UnauthorisedError
+from verifier.types import Status
 
 logger = logging.getLogger(__name__)
 
-NOTHING_TO_JUDGE = "nothing_to_judge"  # status of a completion that was not sent
+NOTHING_TO_JUDGE = "nothing_to_judge"  # status of a completion that cannot be sent: too long, or its question is empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +39,7 @@ async def rewards_of(client: AsyncClient, items: Sequence[TraceItem | str], want
         wanted: what a reward is made of.
     """
     asked = [(place, item) for place, item in enumerate(items) if isinstance(item, TraceItem)]
-    found = {
-        place: _missing(str(place), NOTHING_TO_JUDGE, item) for place, item in enumerate(items) if isinstance(item, str)
-    }
+    found = {place: _unasked(str(place), item) for place, item in enumerate(items) if isinstance(item, str)}
     if asked:
         try:
             rewards = await client.reward(
@@ -61,6 +64,12 @@ async def rewards_of(client: AsyncClient, items: Sequence[TraceItem | str], want
     if missing:
         logger.warning("%d of %d completions have no reward: %s", missing.total(), len(rewards), dict(missing))
     return rewards
+
+
+def _unasked(id: str, why: str) -> Reward:
+    if why != EMPTY:
+        return _missing(id, NOTHING_TO_JUDGE, why)
+    return Reward(id=id, status=Status.SCORED, reward=0.0, components=dict.fromkeys(COMPONENTS, 0.0), detail=why)
 
 
 def _missing(id: str, status: str, detail: str) -> Reward:

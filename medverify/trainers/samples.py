@@ -15,6 +15,9 @@ from medverify.replies import TraceItem
 _TOOL_CHARACTERS = 4000  # of a tool's result that is shown beside the policy's text
 
 
+EMPTY = "the completion is empty"
+
+
 class ColumnError(ValueError):
     """A data set has not the columns that it should have; says which, and how to name another."""
 
@@ -111,9 +114,9 @@ def column(columns: Mapping[str, Any], name: str, size: int) -> Sequence[Any]:
 def item_of(
     place: int, question: str, trace: str | Sequence[str], options: dict[str, str] | None, label: str | None
 ) -> TraceItem | str:
-    """What the service is asked about one completion, or why it cannot be asked: nothing written, too long."""
+    """What the service is asked about one completion, or why it cannot be asked: `EMPTY`, or what is wrong with it."""
     if not (trace.strip() if isinstance(trace, str) else trace):
-        return "the completion is empty"
+        return EMPTY
     kept = trace if isinstance(trace, str) else list(trace)
     try:
         return TraceItem(id=str(place), question=question, trace=kept, options=options, label=label)

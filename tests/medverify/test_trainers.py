@@ -19,7 +19,7 @@ from medverify.trainers.samples import ColumnError
 from medverify.trainers.verl_advantage import judged_advantage
 
 QUESTION = "What does warfarin inhibit?"
-COMPLETIONS = ["p = 0.9. The answer is A.", "p = 0.2. The answer is B.", "trouble", " "]
+COMPLETIONS = ["p = 0.9. The answer is A.", "p = 0.2. The answer is B.", "trouble", "x" * 200_001]
 ALONE = {"accuracy": 1.0}  # weights: the reward is what the verifier believes
 COLUMNS: dict[str, Any] = {
     "prompts": [QUESTION] * 4,
@@ -135,6 +135,13 @@ def test_without_a_url_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         trl.RewardFunction()
 
 
+async def test_a_policy_that_writes_nothing_gets_nothing(functions: Any) -> None:
+    async with listening(service_app()) as url:
+        columns = {"prompts": ["q"] * 3, "completions": ["", [{"role": "tool", "content": "t"}], "p = 0.9"]}
+        for function in (functions(url, weights=ALONE), functions(url, gym.coherence_reward)):
+            assert await asyncio.to_thread(function, **columns) == [0.0, 0.0, pytest.approx(0.9)]
+
+
 # ---- verl ------------------------------------------------------------------------------------------------------------
 
 KEYS = {"score", "acc", "judged", *COMPONENTS}
@@ -147,12 +154,12 @@ async def score(url: str, solution: str, **options: Any) -> dict[str, float]:
 
 async def test_verl_gets_the_same_keys_for_every_sample() -> None:
     async with listening(service_app()) as url:
-        right, wrong, lost, empty = [await score(url, text, num_turns=2) for text in COMPLETIONS]
-        assert all(set(found) == KEYS for found in (right, wrong, lost, empty))
+        right, wrong, lost, long = [await score(url, text, num_turns=2) for text in COMPLETIONS]
+        assert all(set(found) == KEYS for found in (right, wrong, lost, long))
         assert all(type(value) is float for found in (right, lost) for value in found.values())
         assert (right["score"], right["acc"], right["judged"]) == (pytest.approx(0.9), 1.0, 1.0)
         assert (wrong["score"], wrong["acc"]) == (pytest.approx(0.2), 0.0)
-        for found in (lost, empty):
+        for found in (lost, long):
             assert isnan(found["score"])
             assert isnan(found["acc"])
             assert found["judged"] == 0.0
