@@ -67,6 +67,7 @@ def trained(folder: Path, function: Any, steps: int = 3) -> tuple[GRPOTrainer, b
             per_device_train_batch_size=16,
             num_generations=8,
             max_completion_length=1,
+            generation_kwargs={"suppress_tokens": [0, 1, 2]},  # always a word: nothing at all would be rewarded with 0
             learning_rate=1e-2,
             weight_decay=0.0,
             loss_type="dr_grpo",
