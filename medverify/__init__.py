@@ -1,15 +1,20 @@
 """medverify judges medical reasoning: a verdict, a probability, a critique and the evidence behind them.
 
-Importing this needs nothing but pydantic; models and indexes are loaded when `load_judge` is called.
+Importing this needs nothing but pydantic. The clients of a running service load with their first use, models and indexes when
+`load_judge` is called.
 """
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from verifier.types import Case, Judgment, Question, Status, Trace
 
 if TYPE_CHECKING:
     from configs.settings import Settings
+    from medverify.choosing import best_of
+    from medverify.client import AsyncClient
+    from medverify.sync_client import Client
     from verifier.judge import Judge
 
 try:
@@ -17,7 +22,27 @@ try:
 except PackageNotFoundError:  # run from a checkout that was not installed
     __version__ = "source"
 
-__all__ = ["Case", "Judgment", "Question", "Status", "Trace", "__version__", "load_judge"]
+__all__ = [
+    "AsyncClient",
+    "Case",
+    "Client",
+    "Judgment",
+    "Question",
+    "Status",
+    "Trace",
+    "__version__",
+    "best_of",
+    "load_judge",
+]
+
+_WHEN_USED = {"AsyncClient": "medverify.client", "Client": "medverify.sync_client", "best_of": "medverify.choosing"}
+
+
+def __getattr__(name: str) -> Any:
+    """The names that bring an HTTP client with them."""
+    if name not in _WHEN_USED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_WHEN_USED[name]), name)
 
 
 def load_judge(settings: "Settings | None" = None) -> "Judge":

@@ -8,6 +8,8 @@ import httpx2
 from configs import strict_json
 from retrieval.passage import RetrievalError
 
+_PROBLEM = "urn:medverify:problem:"
+
 
 class Answer(NamedTuple):
     """What a server sent, in full and unpacked."""
@@ -20,6 +22,14 @@ class Answer(NamedTuple):
         """The body's value; a ValueError if it has none."""
         return strict_json.parse(self.body)
 
+    def problem(self) -> str:
+        """The kind of problem that one of our services tells of; empty for everything else."""
+        try:
+            kind = self.json()["type"]
+        except (ValueError, KeyError, TypeError):
+            return ""
+        return kind.removeprefix(_PROBLEM) if isinstance(kind, str) and kind.startswith(_PROBLEM) else ""
+
     def described(self) -> str:
         """Status, and the problem's own words if it is one."""
         try:
@@ -31,8 +41,14 @@ class Answer(NamedTuple):
         return f"HTTP {self.status}: {detail:.300}"
 
 
+class Lines(NamedTuple):
+    """A body of JSON lines."""
+
+    text: bytes
+
+
 async def ask(
-    client: httpx2.AsyncClient, method: str, url: str, *, most: int, body: Mapping[str, Any] | None = None
+    client: httpx2.AsyncClient, method: str, url: str, *, most: int, body: Mapping[str, Any] | Lines | None = None
 ) -> Answer:
     """One request and its answer. The caller keeps the time.
 
@@ -40,15 +56,18 @@ async def ask(
         client: with the address that `url` is relative to, if it is.
         most: bytes that the answer may have once it is unpacked; reading stops there, so that a small answer that
             unpacks to gigabytes fills no memory.
-        body: to be sent as JSON.
+        body: to be sent as JSON, or as JSON lines.
 
     Raises:
         RetrievalError: the answer is longer than that, or packed in a way that cannot be undone.
         httpx2.TransportError: the connection was not made, or lost.
     """
     received = bytearray()
+    sent: dict[str, Any] = {"json": body}
+    if isinstance(body, Lines):
+        sent = {"content": body.text, "headers": {"Content-Type": "application/x-ndjson"}}
     try:
-        async with client.stream(method, url, json=body) as reply:
+        async with client.stream(method, url, **sent) as reply:
             async for piece in reply.aiter_bytes():
                 received += piece
                 if len(received) > most:

@@ -11,11 +11,10 @@ from math import isfinite
 from time import monotonic
 from typing import Any, NoReturn, Self
 
-import httpx2
 from pydantic import ValidationError
 
-from retrieval.answers import Answer, ask
-from retrieval.clients import PASSING, LoopClient, NotToldError, retry_after_s, told, wait_s
+from retrieval.answers import Answer
+from retrieval.clients import LoopClient, retry_after_s
 from retrieval.local import check_query
 from retrieval.normalize import is_seen
 from retrieval.passage import (
@@ -29,6 +28,8 @@ from retrieval.passage import (
     RetrievalError,
     UnavailableError,
 )
+from retrieval.told import NotToldError, told
+from retrieval.tries import NoMoreTriesError, Patience, Vain, described, first_answer
 
 _BUSY = 503
 _MOST_BYTES, _PASSAGE_BYTES = 64 * 2**20, 64 * 2**10  # of an answer, and for each passage if there are many
@@ -96,59 +97,48 @@ class RemoteRetriever:
         if not queries:
             return []
         allowed_s = min(deadline_s or self._timeout_s, self._timeout_s)
-        failures = list[RetrievalError]()
+        vain = list[Vain]()
         try:
             async with asyncio.timeout(allowed_s):
-                reply = await self._ask(list(queries), k, allowed_s, failures)
+                reply = await self._ask(list(queries), k, allowed_s, vain)
         except TimeoutError as error:
-            told = f"; the last try: {failures[-1]}" if failures else ""
-            raise DeadlineError(f"{self._url}: no answer within {allowed_s:g} s{told}") from (
-                failures[-1] if failures else error
-            )
+            last = self._failure(vain[-1]) if vain else None
+            why = f"; the last try: {last}" if last else ""
+            raise DeadlineError(f"{self._url}: no answer within {allowed_s:g} s{why}") from (last or error)
+        except NoMoreTriesError as error:
+            failure = self._failure(vain[-1])
+            failure.args = (f"{failure}; asked {len(vain)} times",)
+            raise failure from error
         return self._read(reply, len(queries), k)
 
     async def aclose(self) -> None:
         """Close the connections. May be called more than once."""
         await self._client.aclose()
 
-    async def _ask(self, queries: list[str], k: int, allowed_s: float, failures: list[RetrievalError]) -> Answer:
-        """One request, tried again after a lost connection or a passing trouble, with longer and longer random waits.
-
-        Args:
-            failures: of each try that was in vain; appended to.
-
-        Raises:
-            TimeoutError: the next try would be too late.
-            RetrievalError: the last failure, once there are no more tries.
-        """
-        client, ends, asked_s = self._client.here(), monotonic() + allowed_s, 0.0
-        most = max(_MOST_BYTES, len(queries) * k * _PASSAGE_BYTES)
-        for attempt in range(self._retries + 1):
-            if attempt:
-                pause_s = wait_s(attempt, asked_s)
-                if monotonic() + pause_s >= ends:
-                    raise TimeoutError
-                await asyncio.sleep(pause_s)
-            body = {
+    async def _ask(self, queries: list[str], k: int, allowed_s: float, vain: list[Vain]) -> Answer:
+        """One request, tried again after a lost connection or a passing trouble; raises as `first_answer`."""
+        return await first_answer(
+            self._client.here(),
+            "POST",
+            "/retrieve",
+            most=max(_MOST_BYTES, len(queries) * k * _PASSAGE_BYTES),
+            ends=monotonic() + allowed_s,
+            patience=Patience(self._retries),
+            vain=vain,
+            body=lambda left_s: {
                 "queries": queries,
                 "topk": k,
                 "return_scores": True,
-                "deadline_s": max(ends - monotonic(), 0.001),
+                "deadline_s": left_s,
                 "partial": False,
-            }
-            try:
-                reply = await ask(client, "POST", "/retrieve", most=most, body=body)
-            except httpx2.TransportError as error:
-                failures.append(UnavailableError(f"{self._url}: {type(error).__name__}: {error}"))
-                asked_s = 0.0
-                continue
-            if reply.status not in PASSING:
-                return reply
-            failures.append(self._passing(reply))
-            asked_s = retry_after_s(reply.headers)
-        failure = failures[-1]
-        failure.args = (f"{failure}; asked {self._retries + 1} times",)
-        raise failure
+            },
+        )
+
+    def _failure(self, vain: Vain) -> RetrievalError:
+        """The last failure, once there are no more tries."""
+        if isinstance(vain, Answer):
+            return self._passing(vain)
+        return UnavailableError(f"{self._url}: {described(vain)}")
 
     def _passing(self, reply: Answer) -> RetrievalError:
         """What a status means that may be another one soon."""

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Response
 from fastapi.responses import PlainTextResponse
 
 from serve.admission import draining
-from serve.callers import Caller, observer
+from serve.callers import Caller, observer, reader
 from serve.errors import READING, described
 from serve.exposition import MEDIA_TYPE
 from serve.judging import JudgingService
@@ -31,7 +31,7 @@ def router(service: JudgingService, info: Info, metrics: JudgingMetrics) -> APIR
         return Ready(cases_in_flight=service.admission.in_flight)
 
     @routes.get("/info", responses=READING)
-    async def about(_: Annotated[Caller, Depends(observer)]) -> Info:
+    async def about(_: Annotated[Caller, Depends(reader)]) -> Info:
         """What judges here: ids and digests that make a judgment repeatable, and how good it was measured to be."""
         return info
 

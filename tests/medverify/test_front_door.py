@@ -17,7 +17,16 @@ def loaded_by(code: str) -> set[str]:
 def test_importing_the_package_costs_nothing_but_pydantic() -> None:
     loaded = loaded_by("import medverify; medverify.Case(id='x', question='q', trace='t'); medverify.load_judge")
     assert "pydantic" in loaded
-    assert not loaded & (HEAVY | {"rich", "typer", "yaml"})
+    assert not loaded & (HEAVY | {"rich", "typer", "yaml", "httpx2"})
+
+
+def test_trainers_modules_bring_neither_torch_nor_a_server() -> None:
+    names = ("trl", "verl", "verl_advantage", "gym")
+    loaded = loaded_by(
+        f"import medverify, medverify.errors; from medverify.trainers import {', '.join(names)}; medverify.Client"
+    )
+    assert "httpx2" in loaded
+    assert not loaded & (HEAVY | {"rich", "typer", "yaml", "trl", "verl"})
 
 
 def test_help_loads_nothing_heavy() -> None:

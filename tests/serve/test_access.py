@@ -18,7 +18,7 @@ from serve.stores import Stores
 
 #: Routes for keys that make nothing work, with the scopes of which one is needed. All others need `judge`.
 READING = {
-    "/info": {Scope.READ},
+    "/info": {Scope.READ, Scope.JUDGE},
     "/metrics": {Scope.READ},
     "/judgments": {Scope.READ, Scope.JUDGE},
     "/judgments/{id}": {Scope.READ, Scope.JUDGE},

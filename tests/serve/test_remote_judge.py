@@ -19,6 +19,7 @@ from verifier.remote import (
     RefusedError,
     RemoteJudge,
     RemoteJudgeError,
+    UnauthorisedError,
     UnreachableError,
     WrongAnswerError,
 )
@@ -95,7 +96,7 @@ async def test_the_deadline_covers_waits_and_work() -> None:
         for judgment in (first, second):
             assert (judgment.status, judgment.stop_reason) == (Status.TIMEOUT, StopReason.DEADLINE)
             assert judgment.verdict is judgment.p_correct is None
-            assert "no judgment within 0.3 s" in judgment.detail
+            assert "no answer within 0.3 s" in judgment.detail
         assert any("the last try: " in j.detail and "HTTP 503" in j.detail for j in (first, second))
         with pytest.raises(OutOfTimeError):
             await judge.ask({"case": CASES[0].model_dump(mode="json", exclude_none=True)})
@@ -234,6 +235,35 @@ async def test_a_run_that_ends_leaves_nothing_in_flight() -> None:
         with pytest.raises(asyncio.CancelledError):
             await run
         await until(lambda: engine.under_way == 0)
+
+
+async def test_its_key_goes_along_and_a_refused_one_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = FastAPI()
+    known = judge_of()
+
+    def refused(request: Request) -> Response | None:
+        return None if request.headers.get("authorization") == "Bearer mv_right" else Response(status_code=401)
+
+    @app.get("/info")
+    async def info(request: Request) -> Any:
+        return refused(request) or {"judge_id": known.judge_id}
+
+    @app.post("/verify")
+    async def verify(request: Request) -> Any:
+        return refused(request) or await answered()
+
+    async with listening(app) as url:
+        monkeypatch.setenv("MEDVERIFY_API_KEY", "mv_right")
+        async with remote(url) as judge:
+            assert (await judge.verify(CASES[0])).verdict == 1
+        wrong = RemoteJudge(url, known.judge_id, api_key="mv_wrong")
+        with pytest.raises(UnauthorisedError, match="MEDVERIFY_API_KEY"):
+            await wrong.ask({})
+        lost = await wrong.verify(CASES[0])
+        assert (lost.status, lost.p_correct) == (Status.ENGINE_FAILED, None)
+        await wrong.aclose()
+        with pytest.raises(UnreachableError, match="HTTP 401"):
+            await asyncio.to_thread(RemoteJudge.connect, url, api_key="mv_wrong", connect_s=1.0)
 
 
 def test_at_least_one_case_is_in_flight() -> None:

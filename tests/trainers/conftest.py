@@ -1,0 +1,51 @@
+"""A running service for trainers' own environments, which hold nothing of ours but the base install.
+
+`make test-trainers` makes those environments and names the interpreter that the service runs with.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SERVER_PYTHON = "MEDVERIFY_TEST_SERVER_PYTHON"
+
+
+class RunningService:
+    """A service in a process of its own."""
+
+    def __init__(self, repository: Path, python: str) -> None:
+        """Starts it and waits for its address."""
+        command = [python, str(repository / "tests" / "medverify" / "small_service.py")]
+        environment = {**os.environ, "PYTHONPATH": str(repository)}
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        assert self._process.stderr
+        line = next((line for line in self._process.stderr if "Uvicorn running on" in line), None)
+        assert line, "the service did not start"
+        self.url = line.split("running on ")[1].split()[0]
+
+    def stop(self) -> None:
+        """May be called more than once."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture
+def start_service(repository: Path) -> Iterator[Callable[[], RunningService]]:
+    """Starts services and stops them at the end of the test."""
+    python = os.environ.get(SERVER_PYTHON)
+    if not python:
+        pytest.skip(f"{SERVER_PYTHON} names no interpreter: `make test-trainers` runs this")
+    started = list[RunningService]()
+
+    def start() -> RunningService:
+        started.append(RunningService(repository, python))
+        return started[-1]
+
+    yield start
+    for service in started:
+        service.stop()
