@@ -51,8 +51,8 @@ def create_app(
     stores = stores or Stores()
     tracing = tracing or tracing_of()
     service = JudgingService(judge, settings, stores, coherence=coherence, tracing=tracing)
-    keeper = JobKeeper(service, settings, stores.jobs)
     metrics = JudgingMetrics(service, info)
+    keeper = JobKeeper(service, settings, stores.jobs)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -64,6 +64,7 @@ def create_app(
         tidying.cancel()
         await service.aclose()
         await stores.aclose()
+        await tracing.aclose()
 
     app = WrappedApp(
         partial(RequestLog, metrics=metrics, tracing=tracing, lines=settings.access_log),

@@ -1,9 +1,10 @@
 """Spans for OpenTelemetry: request > episode > think, search, verdict. Off unless the standard OTEL_ variables ask for them."""
 
+import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -42,13 +43,23 @@ class Tracing:
     Spans hold ids, counts and times, and nothing of what a case says.
     """
 
-    def __init__(self, tracer: "Tracer | None" = None) -> None:
+    def __init__(self, tracer: "Tracer | None" = None, flush: Callable[[], object] | None = None) -> None:
+        """Args:
+        tracer: makes the spans.
+        flush: sends those that still wait to be sent; blocks.
+        """
         self._tracer = tracer
+        self._flush = flush
 
     @property
     def on(self) -> bool:
         """Somebody looks at the spans."""
         return self._tracer is not None
+
+    async def aclose(self) -> None:
+        """Send what waits to be sent: a process that ends by a signal does nothing more."""
+        if self._flush is not None:
+            await asyncio.to_thread(self._flush)
 
     @contextmanager
     def request(self, scope: Scope, name: str) -> Iterator["RequestSpan | _Unseen"]:
@@ -152,11 +163,12 @@ def tracing_of(environment: Mapping[str, str] = os.environ) -> Tracing:
     except ImportError:
         logger.warning("OTEL_ variables are set, but OpenTelemetry is not installed: pip install 'medverify[otel]'")
         return Tracing()
+    flush: Callable[[], object] | None = None
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):
         name = environment.get("OTEL_SERVICE_NAME") or "medverify"
         made = TracerProvider(resource=Resource.create({"service.name": name}))
+        # Not set for the whole process: other libraries would add spans that nobody asked for.
         made.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        trace.set_tracer_provider(made)
-        provider = made
-    return Tracing(provider.get_tracer("medverify"))
+        provider, flush = made, made.force_flush
+    return Tracing(provider.get_tracer("medverify"), flush)

@@ -33,7 +33,7 @@ from serve.listen import GuardedProtocol
 from serve.stores import Stores
 from verifier.coherence import coherence_judge
 
-_EXAMPLES = 12  # of each kind for each route: some hundreds in all
+_EXAMPLES = 8  # of each kind for each route: some hundreds in all
 _QUICK = settings(
     max_examples=_EXAMPLES,
     deadline=None,

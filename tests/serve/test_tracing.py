@@ -1,6 +1,16 @@
 """Spans, told to OpenTelemetry's own SDK."""
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import httpx2
 from fastapi.testclient import TestClient
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -76,3 +86,44 @@ def test_nothing_is_traced_unless_it_is_asked_for() -> None:
         {"OTEL_SERVICE_NAME": "judge", "OTEL_TRACES_EXPORTER": "none"},
     ):
         assert not tracing_of(environment).on
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes spans over OTLP and remembers their names with the name of the service."""
+
+    names: list[tuple[str, str]] = []  # noqa: RUF012 - one collector in this process
+
+    def do_POST(self) -> None:
+        assert self.path == "/v1/traces"
+        sent = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["Content-Length"])))
+        for resource in sent.resource_spans:
+            service = {one.key: one.value.string_value for one in resource.resource.attributes}["service.name"]
+            self.names.extend((service, span.name) for scope in resource.scope_spans for span in scope.spans)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+def test_the_variables_of_the_specification_send_spans_to_a_collector() -> None:
+    collector = HTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=collector.serve_forever)
+    thread.start()
+    endpoint = f"http://127.0.0.1:{collector.server_port}"
+    environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_SERVICE_NAME": "judge-7"}
+    command = [sys.executable, str(Path(__file__).with_name("scripted_server.py"))]
+    try:
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
+            assert server.stderr
+            line = next(line for line in server.stderr if "Uvicorn running on" in line)
+            url = line.split("running on ")[1].split()[0]
+            assert httpx2.post(f"{url}/verify", json=CASE, timeout=30).json()["verdict"] == 1
+            server.send_signal(signal.SIGTERM)  # what waits to be sent is sent before the end
+            server.stderr.read()
+    finally:
+        collector.shutdown()
+        thread.join()
+        collector.server_close()
+    assert {service for service, _ in Collector.names} == {"judge-7"}
+    assert {name for _, name in Collector.names} == {"POST /verify", "episode", "think", "search", "verdict"}
