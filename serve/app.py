@@ -18,7 +18,7 @@ from serve.judging_metrics import JudgingMetrics
 from serve.keys_first import KeysFirst
 from serve.outermost import WrappedApp
 from serve.request_log import RequestLog
-from serve.routes import jobs, judgments, operations, peers, rerank, reward, searches, select, verify
+from serve.routes import jobs, judgments, operations, page, peers, rerank, reward, searches, select, stream, verify
 from serve.schemas import Info
 from serve.searching import Searching, install_searching
 from serve.security_headers import SecurityHeaders
@@ -82,6 +82,8 @@ def create_app(
     app.add_middleware(KeysFirst, door=app.state.door)
     app.add_middleware(SecurityHeaders)
     app.include_router(verify.router(service))
+    app.include_router(stream.router(service))
+    app.include_router(page.router())
     app.include_router(select.router(service))
     app.include_router(rerank.router(service, settings, info.model))
     app.include_router(jobs.router(keeper, settings))

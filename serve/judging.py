@@ -1,7 +1,7 @@
 """The one way from a route to a judgment."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar
 
 from configs.settings import ServeSettings
@@ -15,7 +15,7 @@ from serve.pace import Pace
 from serve.request_ids import request_id
 from serve.stores import Given, Stores
 from serve.tracing import Tracing
-from verifier.events import Event, Watch
+from serve.watching import Admitted, Silence, Told, watched
 from verifier.judge import Judge
 from verifier.types import Case, Judgment
 
@@ -98,7 +98,7 @@ class JudgingService:
         seed: int | None = None,
         deadline_s: float | None = None,
         about: About = "correctness",
-        watch: Watch | None = None,
+        watch: Callable[[Told], None] | None = None,
     ) -> list[Judgment]:
         """Judge cases independently of one another. Every case ends in a judgment, in order; what fails is a status.
 
@@ -132,6 +132,8 @@ class JudgingService:
         if unknown:
             places = [place for place, known in enumerate(found) if known is None]
             with self.admission.admit(unknown, caller, allowed_s):
+                if watch is not None:
+                    watch(Admitted(self.admission.in_flight))
                 asking = [
                     self._flights.judge(
                         judge, cases[place], seed, about, caller=caller.name, deadline=deadline, watch=watch
@@ -145,7 +147,7 @@ class JudgingService:
         self.stats.given.update(judgment.status for judgment in judgments)
         return judgments
 
-    async def watch(
+    def watch(
         self,
         case: Case,
         *,
@@ -153,7 +155,7 @@ class JudgingService:
         seed: int | None = None,
         deadline_s: float | None = None,
         about: About = "correctness",
-    ) -> AsyncIterator[Event | Judgment]:
+    ) -> AsyncGenerator[Told | Silence | Judgment, None]:
         """Judge a case and tell what happens, as it happens; the judgment comes last. One from the cache comes alone.
 
         Closing the iterator early gives the case up.
@@ -161,19 +163,14 @@ class JudgingService:
         Raises:
             ServiceError: as `judge_all`, before anything else is told.
         """
-        happened = asyncio.Queue[Event | asyncio.Task[list[Judgment]]]()
-        judging = self.judge_all(
-            [case], caller=caller, seed=seed, deadline_s=deadline_s, about=about, watch=happened.put_nowait
-        )
-        work = asyncio.create_task(judging)
-        work.add_done_callback(happened.put_nowait)
-        try:
-            while not isinstance(event := await happened.get(), asyncio.Task):
-                yield event
-            yield work.result()[0]
-        finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+
+        async def judging(tell: Callable[[Told], None]) -> Judgment:
+            [judgment] = await self.judge_all(
+                [case], caller=caller, seed=seed, deadline_s=deadline_s, about=about, watch=tell
+            )
+            return judgment
+
+        return watched(judging)
 
     def _asked(self, about: About) -> Judge:
         if about == "correctness":

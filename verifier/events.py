@@ -48,5 +48,5 @@ Event = Opened | Thought | Searched | Decided
 Watch = Callable[[Event], None]
 
 
-def unwatched(_: Event) -> None:
+def unwatched(_: object) -> None:
     """Nobody looks."""

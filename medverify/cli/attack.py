@@ -27,9 +27,9 @@ from medverify.cli.common import (
     settings_from,
     waiting,
 )
-from medverify.cli.demo import demo_cases
 from medverify.cli.progress import counted_progress
 from medverify.cli.render import plain
+from verifier.examples import example_cases
 from verifier.types import Judgment
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def demo_bases() -> "list[Base]":
     """The demo cases with their labels."""
     from eval.attack.suite import bases
 
-    labelled = [LabelledCase(case, _DEMO[case.id][0], case.id, "", *_DEMO[case.id][1:]) for case in demo_cases()]
+    labelled = [LabelledCase(case, _DEMO[case.id][0], case.id, "", *_DEMO[case.id][1:]) for case in example_cases()]
     return bases(labelled, labelled)
 
 

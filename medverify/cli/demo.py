@@ -3,7 +3,6 @@
 import asyncio
 import io
 import re
-from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +23,8 @@ from medverify.cli.common import (
     waiting,
 )
 from medverify.cli.render import panel
-from verifier.types import Case, Judgment, Status
+from verifier.examples import example_cases
+from verifier.types import Judgment, Status
 
 _FONT_FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # rich's drawing would fetch its font from elsewhere
 
@@ -41,7 +41,7 @@ def demo(
     be is printed at the end.
     """
     settings = settings_from(config, overrides, model).settings
-    cases = demo_cases()
+    cases = example_cases()
     with mended_by_user(), waiting("starting") as status:
         quiet_libraries()
         from medverify.assemble import load_judge
@@ -85,9 +85,3 @@ def _save(shown: Panel, path: Path) -> None:
     console.print(shown)
     drawing = console.export_svg(title="medverify demo")
     path.write_text(_FONT_FACE.sub("", drawing), encoding="utf-8")
-
-
-def demo_cases() -> list[Case]:
-    """The three cases."""
-    text = (resources.files("medverify") / "demo" / "cases.jsonl").read_text(encoding="utf-8")
-    return [Case.model_validate_json(line) for line in text.splitlines()]

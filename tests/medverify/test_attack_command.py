@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from medverify.cli.attack import demo_bases
-from medverify.cli.demo import demo_cases
+from verifier.examples import example_cases
 
 Cli = Callable[..., Any]
 Start = Callable[..., Any]
@@ -47,7 +47,7 @@ def test_a_pack_without_labels_has_nothing_to_attack(cli: Cli, tmp_path: Path) -
 
 
 def test_every_demo_case_is_labelled() -> None:
-    assert [base.labelled.case for base in demo_bases()] == demo_cases()
+    assert [base.labelled.case for base in demo_bases()] == example_cases()
     assert [base.label for base in demo_bases()] == [1, 0, 0]
     for base in demo_bases():
         assert {base.labelled.answer, base.labelled.gold} <= set(base.options)

@@ -17,6 +17,7 @@ from serve.callers import Caller
 from serve.errors import ServiceError
 from serve.judging import JudgingService
 from serve.stores import Stores
+from serve.watching import Admitted
 from verifier.engines.base import Completion, Generate
 from verifier.events import Decided, Opened, Searched, Thought
 from verifier.judge import Judge
@@ -309,7 +310,7 @@ async def test_closing_ends_what_is_under_way() -> None:
 async def test_a_watcher_sees_each_step_and_the_judgment_last() -> None:
     async with serving(judge_of()) as service:
         seen = [event async for event in service.watch(case(), caller=ONE)]
-    assert list(map(type, seen)) == [Opened, Thought, Searched, Thought, Decided, Judgment]
+    assert list(map(type, seen)) == [Admitted, Opened, Thought, Searched, Thought, Decided, Judgment]
     last = seen[-1]
     assert isinstance(last, Judgment)
     assert last.verdict == 1
@@ -322,6 +323,7 @@ async def test_a_watcher_that_comes_late_is_told_what_it_missed() -> None:
         first = ask(service, case())
         await until(lambda: engine.under_way == 1)
         watching = service.watch(case(), caller=TWO)
+        assert await anext(watching) == Admitted(in_flight=2)
         assert isinstance(await anext(watching), Opened)
         engine.gate.set()
         rest = [event async for event in watching]
@@ -334,7 +336,8 @@ async def test_a_watcher_that_leaves_gives_the_case_up() -> None:
     async with serving(judge_of(engine)) as service:
         watching = service.watch(case(), caller=ONE)
         await anext(watching)
-        await watching.aclose()  # type: ignore[attr-defined]
+        await until(lambda: engine.under_way == 1)
+        await watching.aclose()
         await until(lambda: engine.under_way == 0)
         service.begin_drain()
         with pytest.raises(ServiceError):

@@ -37,7 +37,8 @@ def test_info_tells_what_judges_and_how_good_it_is(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
+        ("POST", "/", 405),
+        ("GET", "/page/", 404),
         ("POST", "/verfy", 404),
         ("GET", "/verify", 405),
         ("PUT", "/verify", 405),
@@ -101,7 +102,16 @@ def test_the_description_resolves_and_explains_every_route(client: TestClient) -
     names = set(description["components"]["schemas"])
     references = [part.split('"')[0] for part in json.dumps(description).split('"#/components/schemas/')[1:]]
     assert set(references) <= names
-    judging = {"/verify", "/reward", "/get_reward", "/slime", "/reward/slime", "/retrieve", "/get_observation"}
+    judging = {
+        "/verify",
+        "/verify/stream",
+        "/reward",
+        "/get_reward",
+        "/slime",
+        "/reward/slime",
+        "/retrieve",
+        "/get_observation",
+    }
     assert judging | {"/judgments", "/judgments/{id}", "/health", "/ready", "/info"} <= set(description["paths"])
     assert all(route["description"] for path in description["paths"].values() for route in path.values())
     assert "not a medical device" in description["info"]["summary"]

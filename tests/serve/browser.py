@@ -1,0 +1,92 @@
+"""A real Chromium without a screen, and a service with a scripted judge for it."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serve_fakes import INFO, believes, listening, writes
+
+from configs.settings import AuditSettings, JudgeSettings, PathSettings, ServeSettings, Settings
+from retrieval.passage import Hit, Passage, RetrievalError
+from serve.app import create_app
+from serve.stores import Stores
+from verifier.engines.scripted import Script, ScriptedEngine
+from verifier.judge import Judge
+from verifier.prompt import load_prompt
+
+CHROMIUM = shutil.which("chromium")
+#: It is root in a container without a GPU, and has nothing to look for outside.
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+BOOK = (
+    Passage(id="b1", title="Warfarin", text="It inhibits VKOR.", source="A book", corpus="shelf"),
+    Passage(id="b2", title="Heparin", text="It activates antithrombin.", source="https://example.org/heparin"),
+)
+
+
+@dataclass
+class Shelf:
+    """Finds the same passages for every query, or is out of order."""
+
+    passages: Sequence[Passage] = BOOK
+    digest: str = "1" * 64
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        if query == "outage":
+            raise RetrievalError("the index is gone")
+        return [
+            Hit(passage=passage, score=0.9 / rank, rank=rank) for rank, passage in enumerate(self.passages, start=1)
+        ]
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+@asynccontextmanager
+async def service(
+    state: Path, script: Script = writes, shelf: Shelf | None = None, *, delay_s: float = 0.0, **serve: Any
+) -> AsyncIterator[str]:
+    """The whole service, with keys, cache and audit log under `state`; gives its address."""
+    settings = Settings(
+        paths=PathSettings(cache=state, state=state),
+        serve=ServeSettings(**{"audit": AuditSettings(texts=True), **serve}),
+    )
+    judge = Judge(
+        ScriptedEngine(script, believes, delay_s=delay_s),
+        shelf or Shelf(),
+        load_prompt("judge"),
+        "free",
+        JudgeSettings(force_verdict=False),
+    )
+    app = create_app(judge, settings.serve, INFO, Stores.of(settings))
+    async with asyncio.timeout(90), listening(app) as url:
+        yield url
+
+
+@asynccontextmanager
+async def page_at(url: str, **context: Any) -> AsyncIterator[Any]:
+    """The page, opened; nothing that goes wrong in it goes unnoticed, and every address it asks for is written down."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        page = await (await chromium.new_context(**context)).new_page()
+        faults: list[str] = []
+        asked: list[str] = []
+        page.set_default_timeout(15_000)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("dialog", lambda dialog: faults.append(dialog.message))
+        await page.goto(url)
+        await page.get_by_role("button", name="outdated claim").wait_for()
+        yield page
+        await chromium.close()
+        assert not faults
+        assert all(address.startswith(f"{url}/") for address in asked), asked
