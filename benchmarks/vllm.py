@@ -35,8 +35,8 @@ import httpx2
 from configs.load import load_settings
 from medverify.assemble import load_judge
 from medverify.cli.common import quiet_libraries
-from medverify.cli.demo import demo_cases
 from verifier.engines.base import Completion, Engine, Generate, Sequence, Tokenizer
+from verifier.examples import example_cases
 from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status
 
@@ -156,7 +156,7 @@ def show(times: dict[str, list[float]], count: int, engine: dict[str, str | int 
 
 def cases_of(run: int, count: int) -> list[Case]:
     """The demo's cases, over and over, each with a question of its own from its first word on."""
-    cases = demo_cases()
+    cases = example_cases()
     return [
         Case.model_validate(
             {**(case := cases[at % len(cases)]).model_dump(exclude={"id", "question"}), "id": str(at),

@@ -23,7 +23,7 @@ from configs.load import load_settings
 from configs.resolve import resolve
 from configs.settings import Settings
 from medverify.assemble import load_judge
-from medverify.cli.demo import demo_cases
+from verifier.examples import example_cases
 from verifier.types import Judgment, Status
 
 pytestmark = [
@@ -93,7 +93,7 @@ def judged(cache: Path, *overrides: str) -> list[Judgment]:
 
     async def run() -> list[Judgment]:
         await judge.warm_up()
-        judgments = [await judge.verify(case) for case in demo_cases()]
+        judgments = [await judge.verify(case) for case in example_cases()]
         await judge.aclose()
         return judgments
 
