@@ -32,7 +32,7 @@ test: .venv/.dev  ## Run all tests
 
 # Ray is large, and its cluster takes minutes to test.
 test-ray: .venv-ray/.dev  ## Run the tests that need a Ray cluster, in an environment of their own
-	.venv-ray/bin/python -m pytest tests/serve/test_ray_retrieval.py
+	.venv-ray/bin/python -m pytest tests/serve/test_ray_retrieval.py tests/serve/test_ray_judge.py tests/serve/test_ray_judge_cluster.py
 
 # Over the usual environment and not in it: Python takes `verl` and its like from this folder for these tests only.
 test-peers: .venv/.dev .venv-peers/.dev  ## Run the search clients of verl and SkyRL against our server

@@ -21,7 +21,7 @@ from configs.settings import Section, Settings
 SHIPPED = Path(__file__).parent
 PREFIX = "MEDVERIFY_"
 DEFAULT = "default"
-_OTHER_FILES = {"models", "ray-retrieval"}  # the catalogue; a file for Ray Serve
+_OTHER_FILES = {"models", "ray-retrieval", "ray-judge", "kuberay"}  # the catalogue; files for Ray Serve and KubeRay
 
 
 class SettingsError(ValueError):

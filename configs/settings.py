@@ -151,6 +151,11 @@ class JudgeSettings(Section):
             }
         )
 
+    @property
+    def max_sequences(self) -> int:
+        """Episodes that the engine takes at once."""
+        return int(getattr(self, self.engine).max_sequences)  # each engine has a section of its name
+
 
 Profile = Literal["dense", "bm25", "hybrid", "rerank"]
 EXACT = "exact"  # vectors as they were computed; else the name of a compressed copy

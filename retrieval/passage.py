@@ -1,7 +1,7 @@
 """What an index holds and what a search returns."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -99,6 +99,10 @@ class OverloadedError(RetrievalError):
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
+    def __reduce__(self) -> tuple[type[Self], tuple[str, float]]:
+        """It may have to cross to another process."""
+        return type(self), (str(self), self.retry_after_s)
+
 
 class DeadlineError(RetrievalError):
     """The answer was not there when its caller's deadline passed."""
@@ -119,6 +123,10 @@ class PartialAnswerError(UnavailableError):
         super().__init__(message)
         self.missing = tuple(missing)
         self.hits = hits
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, Sequence[tuple[int, int]], "Sequence[Sequence[Hit]]"]]:
+        """It may have to cross to another process."""
+        return type(self), (str(self), self.missing, self.hits)
 
 
 class FaissInstallError(RetrievalError):

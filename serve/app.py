@@ -22,20 +22,21 @@ from serve.routes import jobs, judgments, operations, page, peers, rerank, rewar
 from serve.schemas import Info
 from serve.searching import Searching, install_searching
 from serve.security_headers import SecurityHeaders
+from serve.served_judge import Replicas, ServedJudge, one
 from serve.stores import Stores
 from serve.tracing import Tracing, tracing_of
-from verifier.judge import Judge
 
 
 def create_app(
-    judge: Judge,
+    judge: ServedJudge,
     settings: ServeSettings,
     info: Info,
     stores: Stores | None = None,
     *,
-    coherence: Judge | None = None,
+    coherence: ServedJudge | None = None,
     retrieve: RetrieveSettings | None = None,
     tracing: Tracing | None = None,
+    replicas: Replicas = one,
 ) -> FastAPI:
     """Build the service around a loaded judge, which it closes when it stops, as it does the stores.
 
@@ -47,6 +48,7 @@ def create_app(
         coherence: judge of coherence, over the same engine and retriever.
         retrieve: limits of the searches that are passed through to the judge's retriever.
         tracing: follows requests; None: as the environment asks for.
+        replicas: counts the judges that can be asked.
     """
     stores = stores or Stores()
     tracing = tracing or tracing_of()
@@ -94,5 +96,5 @@ def create_app(
     searching = Searching(judge.retriever, retrieve or RetrieveSettings())
     keyed: dict[int | str, Any] = {status: JUDGING[status] for status in (401, 403)}
     app.include_router(searches.router(searching), dependencies=[Depends(searcher)], responses=keyed)
-    app.include_router(operations.router(service, info, metrics))
+    app.include_router(operations.router(service, info, metrics, replicas))
     return app

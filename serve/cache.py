@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from serve.served_judge import ServedJudge
 from serve.sqlite_file import connect, ensure_schema, is_damage, set_aside, transaction
-from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class JudgmentCache:
         self._tick = 0  # orders uses; a clock may jump
         self._touched: dict[int, int] = {}
 
-    async def get(self, judge: Judge, case: Case, seed: int, about: str) -> Judgment | None:
+    async def get(self, judge: ServedJudge, case: Case, seed: int, about: str) -> Judgment | None:
         """The judgment of this case, if it was made: with this case's id, what `judge`'s calibration says of it now, and
         without the times it took, because this time it took none.
 

@@ -8,9 +8,9 @@ from typing import Any
 from serve.fair_places import FairPlaces, Ticket
 from serve.judging_stats import JudgingStats
 from serve.pace import Pace
+from serve.served_judge import ServedJudge
 from serve.tracing import Tracing
 from verifier.events import Event, Watch
-from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status, StopReason
 
 Key = tuple[str, str, int]  # judge, content, seed
@@ -71,7 +71,7 @@ class Flights:
 
     async def judge(
         self,
-        judge: Judge,
+        judge: ServedJudge,
         case: Case,
         seed: int,
         about: str,
@@ -113,14 +113,14 @@ class Flights:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, key: Key, judge: Judge, case: Case, about: str, deadline: float) -> Flight:
+    def _begin(self, key: Key, judge: ServedJudge, case: Case, about: str, deadline: float) -> Flight:
         flight = Flight(key, deadline, lambda flight: self._fly(flight, judge, case, about))
         self._flights[key] = flight
         flight.watch(self._stats.told)
         return flight
 
     async def _wait(
-        self, flight: Flight, judge: Judge, case: Case, *, caller: str, deadline: float, watch: Watch | None
+        self, flight: Flight, judge: ServedJudge, case: Case, *, caller: str, deadline: float, watch: Watch | None
     ) -> Judgment:
         if not flight.ticket.done():  # each asker in its own name, so that nobody waits in somebody else's line
             flight.deadline = max(flight.deadline, deadline)
@@ -146,7 +146,7 @@ class Flights:
                 self._end(flight)
                 flight.task.cancel()
 
-    async def _fly(self, flight: Flight, judge: Judge, case: Case, about: str) -> Judgment:
+    async def _fly(self, flight: Flight, judge: ServedJudge, case: Case, about: str) -> Judgment:
         lined_up = perf_counter()
         try:
             try:
@@ -165,7 +165,7 @@ class Flights:
         finally:
             self._end(flight)
 
-    async def _judge(self, flight: Flight, judge: Judge, case: Case) -> Judgment:
+    async def _judge(self, flight: Flight, judge: ServedJudge, case: Case) -> Judgment:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         left_s = max(flight.deadline - begun, 0.001)

@@ -13,10 +13,10 @@ from serve.flights import Flights
 from serve.judging_stats import JudgingStats
 from serve.pace import Pace
 from serve.request_ids import request_id
+from serve.served_judge import ServedJudge
 from serve.stores import Given, Stores
 from serve.tracing import Tracing
 from serve.watching import Admitted, Silence, Told, watched
-from verifier.judge import Judge
 from verifier.types import Case, Judgment
 
 #: What is asked about a trace: whether it is free of errors, or whether it holds together.
@@ -32,11 +32,11 @@ class JudgingService:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: ServedJudge,
         settings: ServeSettings,
         stores: Stores | None = None,
         *,
-        coherence: Judge | None = None,
+        coherence: ServedJudge | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         """Args:
@@ -172,7 +172,7 @@ class JudgingService:
 
         return watched(judging)
 
-    def _asked(self, about: About) -> Judge:
+    def _asked(self, about: About) -> ServedJudge:
         if about == "correctness":
             return self.judge
         if self.coherence is None:

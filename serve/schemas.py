@@ -93,6 +93,7 @@ class Ready(BaseModel):
 
     status: Literal["ready"] = "ready"
     cases_in_flight: int
+    replicas: Annotated[int, Field(description="Judges that can be asked.")] = 1
 
 
 class Info(BaseModel):
@@ -113,4 +114,5 @@ class Info(BaseModel):
     coherence_judge_id: Annotated[
         str | None, Field(description="Who judges the coherence of traces; null: nobody here.")
     ] = None
+    replicas: Annotated[int, Field(description="Judges that can be asked at the moment; one but in a cluster.")] = 1
     notice: str = "A research tool, not a medical device."

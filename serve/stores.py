@@ -14,7 +14,7 @@ from serve.audit_store import AuditStore
 from serve.cache import JudgmentCache
 from serve.callers import Caller
 from serve.keys import KeyStore
-from verifier.judge import Judge
+from serve.served_judge import ServedJudge
 from verifier.types import Case, Judgment
 
 CORRECTNESS = "correctness"  # the question whether a trace is free of errors
@@ -61,7 +61,9 @@ class Stores:
             jobs=state / "jobs",
         )
 
-    async def recall(self, judge: Judge, case: Case, seed: int | None, about: str = CORRECTNESS) -> Judgment | None:
+    async def recall(
+        self, judge: ServedJudge, case: Case, seed: int | None, about: str = CORRECTNESS
+    ) -> Judgment | None:
         """The judgment of a case from the cache, or None.
 
         Args:
@@ -83,7 +85,7 @@ class Stores:
         self,
         cases: Sequence[Case],
         given: Sequence[Given],
-        judge: Judge,
+        judge: ServedJudge,
         caller: Caller,
         *,
         about: str = CORRECTNESS,

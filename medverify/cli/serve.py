@@ -4,8 +4,6 @@ from typing import Annotated
 
 import typer
 
-from configs.catalogue import load_catalogue
-from medverify import __version__
 from medverify.cli.common import (
     ConfigOption,
     ModelOption,
@@ -33,12 +31,12 @@ def serve(
     flags = [f"serve.{name}={value}" for name, value in (("host", host), ("port", port)) if value is not None]
     settings = settings_from(config, [*(overrides or []), *flags], model).settings
     with mended_by_user():
+        from medverify.about import info_of
         from serve.app import create_app
         from serve.callers import OpenToAllError, check_start
         from serve.keys import KeysError
         from serve.listen import listen
         from serve.logs import log_config
-        from serve.schemas import Info
         from serve.stores import Stores
         from verifier.coherence import coherence_judge
 
@@ -53,21 +51,7 @@ def serve(
 
             judge = load_judge(settings, status.update)
         coherence = coherence_judge(judge)
-        entry = load_catalogue().by_name.get(settings.judge.model.partition("@")[0])
-        info = Info(
-            judge_id=judge.judge_id,
-            model=settings.judge.model,
-            mode=judge.mode,
-            engine=judge.engine.describe(),
-            prompt=judge.prompt.name,
-            prompt_digest=judge.prompt.digest,
-            index_digest=judge.retriever.digest,
-            version=__version__,
-            # What was measured was the model without an adapter.
-            quality=[row.model_dump() for row in entry.quality] if entry and not settings.judge.adapter else [],
-            calibration=judge.calibration.describe() if judge.calibration else None,
-            coherence_judge_id=coherence.judge_id,
-        )
+        info = info_of(judge, settings, coherence)
         err.print(
             f"judge {judge.judge_id[:12]} is loaded", highlight=False
         )  # uvicorn tells the address once it listens

@@ -7,14 +7,15 @@ from fastapi.responses import PlainTextResponse
 
 from serve.admission import draining
 from serve.callers import Caller, observer, reader
-from serve.errors import READING, described
+from serve.errors import READING, ServiceError, described
 from serve.exposition import MEDIA_TYPE
 from serve.judging import JudgingService
 from serve.judging_metrics import JudgingMetrics
 from serve.schemas import Health, Info, Ready
+from serve.served_judge import Replicas, one
 
 
-def router(service: JudgingService, info: Info, metrics: JudgingMetrics) -> APIRouter:
+def router(service: JudgingService, info: Info, metrics: JudgingMetrics, replicas: Replicas = one) -> APIRouter:
     """`/health`, `/ready`, `/info`, `/metrics`."""
     routes = APIRouter()
 
@@ -23,17 +24,22 @@ def router(service: JudgingService, info: Info, metrics: JudgingMetrics) -> APIR
         """The process is alive."""
         return Health()
 
-    @routes.get("/ready", responses=described({503: "The service finishes what is under way and then stops."}))
+    @routes.get("/ready", responses=described({503: "No judge can be asked, or the service is about to stop."}))
     async def ready() -> Ready:
-        """The judge is loaded and takes cases: this service does not listen before it is."""
+        """A judge is loaded and takes cases. A service of one process does not listen before it is."""
         if service.draining:
             raise draining()
-        return Ready(cases_in_flight=service.admission.in_flight)
+        running = await replicas()
+        if not running:
+            raise ServiceError(
+                503, "unavailable", "No judge can be asked", "no replica is running", {"Retry-After": "5"}
+            )
+        return Ready(cases_in_flight=service.admission.in_flight, replicas=running)
 
     @routes.get("/info", responses=READING)
     async def about(_: Annotated[Caller, Depends(reader)]) -> Info:
         """What judges here: ids and digests that make a judgment repeatable, and how good it was measured to be."""
-        return info
+        return info.model_copy(update={"replicas": await replicas()})
 
     @routes.get("/metrics", response_class=PlainTextResponse, responses=READING)
     async def measured(_: Annotated[Caller, Depends(observer)]) -> Response:

@@ -8,12 +8,9 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +18,7 @@ import httpx2
 import numpy as np
 import pytest
 import yaml
+from ray_running import RunningCluster, needs_ray, running_cluster
 
 from configs.load import load_settings
 from medverify.assemble import load_retriever
@@ -40,8 +38,6 @@ from serve.retrieval_schemas import document
 FILE = Path("configs/ray-retrieval.yaml")
 SHARDS = 3
 DEADLINE_S = 2.0
-
-needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: `make test-ray` runs it")
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------
@@ -73,37 +69,14 @@ def test_what_a_cluster_does_not_do_is_refused(setting: str) -> None:
 
 class Cluster(NamedTuple):
     url: str
-    pid: int
+    running: RunningCluster
     local: LocalRetriever
     rows: int
 
     def replica(self, deployment: str) -> int:
         """The process of a deployment's replica."""
-        (pid,) = (
-            pid for pid in descendants(self.pid) if title(pid).startswith(f"ray::ServeReplica:retrieval:{deployment}")
-        )
+        (pid,) = self.running.replicas("retrieval", deployment)
         return pid
-
-
-def descendants(pid: int) -> Iterator[int]:
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and parent(int(process.name)) == pid:
-            yield int(process.name)
-            yield from descendants(int(process.name))
-
-
-def parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def title(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
 
 
 @pytest.fixture(scope="module")
@@ -116,27 +89,12 @@ def cluster(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     torch.set_num_threads(1)  # as in the cluster: the last bits of a query's vector depend on how the work is divided
     local = load_retriever(settings)
     changes = {"set": [f"paths.cache={cache}"], "shards": SHARDS, "shard_deadline_s": DEADLINE_S}
-    command = [
-        sys.executable,
-        str(Path(__file__).with_name("ray_cluster.py")),
-        str(repository / FILE),
-        json.dumps(changes),
-    ]
-    environment = os.environ | {"PYTHONPATH": str(repository), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=repository
-    ) as process:
-        assert process.stdin
-        assert process.stdout
-        try:
-            url = process.stdout.readline().strip()
-            assert url, "the cluster did not start"
-            yield Cluster(url, process.pid, local, len(local.texts))
-        finally:
-            process.stdin.close()
-            process.wait()
-            asyncio.run(local.aclose())
-            torch.set_num_threads(threads)
+    try:
+        with running_cluster(repository / FILE, repository, {"retrieval": changes}) as running:
+            yield Cluster(running.url, running, local, len(local.texts))
+    finally:
+        asyncio.run(local.aclose())
+        torch.set_num_threads(threads)
 
 
 QUERIES = [

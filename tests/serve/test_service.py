@@ -24,7 +24,7 @@ def test_health(client: TestClient) -> None:
 
 def test_ready(client: TestClient) -> None:
     client.post("/verify", json=CASE)
-    assert client.get("/ready").json() == {"status": "ready", "cases_in_flight": 0}
+    assert client.get("/ready").json() == {"status": "ready", "cases_in_flight": 0, "replicas": 1}
 
 
 def test_info_tells_what_judges_and_how_good_it_is(client: TestClient) -> None:

@@ -1,0 +1,230 @@
+"""Judging with Ray Serve, without a cluster: files that describe applications, a replica by itself, the ingress's judge."""
+
+import asyncio
+import pickle
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+from ray_running import needs_ray
+from serve_fakes import CASE, INFO, OneBook, app_of, judge_of, listening, open_engine, until
+
+from configs.settings import ServeSettings, Settings
+from medverify.cluster import JudgeArguments
+from retrieval.passage import OverloadedError, PartialAnswerError
+from serve.app import create_app
+from serve.ray_judge import Accepted, JudgeReplica, OtherJudgeError, RayJudge, UnhealthyError
+from verifier.events import Decided, Event, Opened, Searched, Thought
+from verifier.judge import Judge
+from verifier.types import Case, Judgment, Status
+
+FILE = Path("configs/ray-judge.yaml")
+
+
+def case(name: str, question: str = "What does warfarin inhibit?") -> Case:
+    return Case.model_validate({**CASE, "id": name, "question": question})
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def applications(content: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Settings]]:
+    """The applications of a Serve config and their settings, by name; what cannot be built from their arguments raises."""
+    apps = {app["name"]: app for app in content["applications"]}
+    settings = {}
+    for name, app in apps.items():
+        module, _, builder = app["import_path"].partition(":")
+        arguments = getattr(import_module(module), builder).__annotations__["args"].model_validate(app["args"])
+        settings[name] = arguments.settings()
+    return apps, settings
+
+
+def check(content: dict[str, Any]) -> Settings:
+    """What must hold of every file with a judge and an index; gives the judge's settings."""
+    apps, settings = applications(content)
+    judge, http = settings["judge"], content["http_options"]
+    assert judge.retrieval.index == f"http://127.0.0.1:{http['port']}{apps['retrieval']['route_prefix']}"
+    assert content["proxy_location"] == "EveryNode"  # so that this address is good everywhere
+    assert judge.serve.host == http["host"]  # so that it knows whether strangers can come in
+    # The proxy must outlast the service, which answers for itself.
+    assert http["request_timeout_s"] > judge.judge.limits.deadline_s
+    return judge
+
+
+def test_the_shipped_file_names_what_exists(repository: Path) -> None:
+    content = yaml.safe_load((repository / FILE).read_text())
+    check(content)
+    apps, _ = applications(content)
+    assert JudgeArguments.model_validate(apps["judge"]["args"]).replicas == 2
+
+
+def test_the_manifest_for_kuberay_names_what_exists(repository: Path) -> None:
+    manifest = yaml.safe_load((repository / "configs/kuberay.yaml").read_text())["spec"]
+    content = yaml.safe_load(manifest["serveConfigV2"])
+    apps, settings = applications(content)
+    judge = check(content)
+    head, (judges, rows) = (
+        manifest["rayClusterConfig"]["headGroupSpec"],
+        manifest["rayClusterConfig"]["workerGroupSpecs"],
+    )
+    (resource,) = apps["judge"]["args"]["ingress_resources"]
+    assert resource in head["rayStartParams"]["resources"]
+    arguments = JudgeArguments.model_validate(apps["judge"]["args"])
+    assert (arguments.replicas, arguments.max_replicas) == (judges["minReplicas"], judges["maxReplicas"])
+    index = settings["retrieval"]
+    drains = ((head, judge.serve.drain_s), (judges, judge.serve.drain_s), (rows, index.retrieve.drain_s))
+    for group, drain_s in drains:
+        pod = group["template"]["spec"]
+        assert pod["terminationGracePeriodSeconds"] > drain_s
+        mounted = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+        assert set(mounted) == {volume["name"] for volume in pod["volumes"]}
+        if group is not judges:  # where the manifest or the rows of the index are read
+            assert index.retrieval.index.startswith(f"{mounted['index']}/")
+
+
+def test_the_least_is_not_more_than_the_most() -> None:
+    with pytest.raises(ValueError, match="max_replicas is 1, below replicas, 2"):
+        JudgeArguments(replicas=2, max_replicas=1)
+
+
+# ---- the service, whatever is behind it ------------------------------------------------------------------------------
+
+
+async def test_ready_means_that_a_judge_can_be_asked() -> None:
+    running = 2
+
+    async def count() -> int:
+        return running
+
+    async with (
+        listening(create_app(judge_of(), ServeSettings(), INFO, replicas=count)) as url,
+        httpx2.AsyncClient(base_url=url) as client,
+    ):
+        assert (await client.get("/ready")).json() == {"status": "ready", "cases_in_flight": 0, "replicas": 2}
+        assert (await client.get("/info")).json()["replicas"] == 2
+        running = 0
+        reply = await client.get("/ready")
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "5")
+        assert reply.json()["type"] == "urn:medverify:problem:unavailable"
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_one_process_is_one_replica() -> None:
+    async with listening(app_of()) as url, httpx2.AsyncClient(base_url=url) as client:
+        assert (await client.get("/ready")).json()["replicas"] == 1
+        assert (await client.get("/info")).json()["replicas"] == 1
+
+
+# ---- a replica by itself ---------------------------------------------------------------------------------------------
+
+
+def replica_of(judge: Judge) -> JudgeReplica:
+    return JudgeReplica(lambda: ([judge], INFO))
+
+
+async def test_a_replica_tells_what_happens_and_then_the_judgment() -> None:
+    judge = judge_of()
+    happened = list[Accepted | Event | Judgment]()
+    async for item in replica_of(judge).judge(judge.judge_id, case("a"), 7, 60.0):
+        happened.append(pickle.loads(pickle.dumps(item)))  # as it crosses to the ingress
+    assert [type(item) for item in happened] == [Accepted, Opened, Thought, Searched, Thought, Decided, Judgment]
+    judgment = happened[-1]
+    assert isinstance(judgment, Judgment)
+    assert (judgment.id, judgment.status, judgment.verdict, judgment.seed) == ("a", Status.SCORED, 1, 7)
+
+
+async def test_a_replica_of_another_judge_refuses() -> None:
+    with pytest.raises(OtherJudgeError, match="this replica holds judge"):
+        await anext(aiter(replica_of(judge_of()).judge("0" * 64, case("a"), 0, 60.0)))
+
+
+async def test_a_replica_stops_when_nobody_waits_any_more() -> None:
+    engine = open_engine()
+    engine.gate.clear()
+    judge = judge_of(engine)
+    answer = replica_of(judge).judge(judge.judge_id, case("a"), 0, 60.0)
+    assert [type(await anext(answer)), type(await anext(answer))] == [Accepted, Opened]
+    await until(lambda: engine.under_way)
+    await answer.aclose()
+    assert not engine.under_way
+
+
+async def test_a_replica_whose_engine_only_fails_is_not_healthy() -> None:
+    judge = judge_of()
+    replica = replica_of(judge)
+
+    async def judged(question: str) -> None:
+        async for _ in replica.judge(judge.judge_id, case("a", question), 0, 60.0):
+            pass
+
+    await replica.check_health()
+    for _ in range(7):
+        await judged("trouble")
+    await judged("What does warfarin inhibit?")  # it can still do its work
+    for _ in range(7):
+        await judged("trouble")
+    await replica.check_health()
+    await judged("trouble")
+    with pytest.raises(UnhealthyError, match="8 times in a row"):
+        await replica.check_health()
+
+
+def test_errors_of_a_search_cross_between_processes() -> None:
+    busy = pickle.loads(pickle.dumps(OverloadedError("full", 2.5)))
+    assert (str(busy), busy.retry_after_s) == ("full", 2.5)
+    partial = pickle.loads(pickle.dumps(PartialAnswerError("lost", [(1, 2)], [[]])))
+    assert (str(partial), partial.missing, partial.hits) == ("lost", ((1, 2),), [[]])
+
+
+# ---- the ingress's judge, while no replica has its case ---------------------------------------------------------------
+
+
+class NobodyThere:
+    """The handle of a deployment without a replica, as far as a `RayJudge` uses it: every call waits."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+        self.judge = self
+
+    def options(self, **_: Any) -> "NobodyThere":
+        return self
+
+    def remote(self, *_: Any) -> "NobodyThere":
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def __aiter__(self) -> "NobodyThere":
+        return self
+
+    async def __anext__(self) -> Any:
+        await asyncio.Event().wait()
+
+
+def ray_judge(handle: Any, leaving: bool) -> RayJudge:
+    async def is_leaving() -> bool:
+        return leaving
+
+    return RayJudge(handle, OneBook(), "j" * 64, None, seed=3, deadline_s=60.0, max_together=8, is_leaving=is_leaving)
+
+
+@needs_ray
+async def test_a_case_that_no_replica_will_take_is_a_named_failure() -> None:
+    handle = NobodyThere()
+    judgment = await ray_judge(handle, leaving=True).verify(case("a"))
+    assert (judgment.status, judgment.p_correct, judgment.seed) == (Status.ENGINE_FAILED, None, 3)
+    assert judgment.detail == "the service is being taken away, and no judge has taken this case"
+    assert handle.cancelled == 1
+
+
+@needs_ray
+async def test_a_case_that_no_replica_takes_in_time_is_late() -> None:
+    handle = NobodyThere()
+    judgment = await ray_judge(handle, leaving=False).verify(case("a"), 7, deadline_s=1.0)
+    assert (judgment.status, judgment.p_correct, judgment.seed) == (Status.TIMEOUT, None, 7)
+    assert judgment.detail == "no judgment within 1 s"
+    assert handle.cancelled == 1
