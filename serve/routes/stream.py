@@ -35,7 +35,8 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     **JUDGING,
     200: {
         "description": "Server-sent events; the last is `judgment` or `problem`.",
-        "content": {event_stream.MEDIA_TYPE: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+        # Without a type: OpenAPI 3.1 has no word for a stream, and what reads it as one asks every event for the type.
+        "content": {event_stream.MEDIA_TYPE: {"schema": {"description": "Events with JSON."}, "example": _EXAMPLE}},
     },
 }
 
