@@ -141,7 +141,7 @@ def test_serve(start: Start) -> None:
             assert server.stderr
             url = next(line for line in server.stderr if b"Uvicorn running on" in line).decode()
             url = url.split("running on ")[1].split()[0]
-            assert httpx2.get(f"{url}/ready").json() == {"status": "ready", "cases_in_flight": 0}
+            assert httpx2.get(f"{url}/ready").json() == {"status": "ready", "cases_in_flight": 0, "replicas": 1}
             info = httpx2.get(f"{url}/info").json()
             assert info["model"] == "smollm2-135m-instruct"
             judgment = Judgment.model_validate(httpx2.post(f"{url}/verify", json=CASES[0], timeout=120).json())
