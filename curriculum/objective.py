@@ -28,23 +28,6 @@ def advantages(rewards_G: Tensor, judged_G: Tensor) -> Tensor:
     return torch.where(judged_G, kept_G - mean, torch.zeros_like(kept_G))
 
 
-def nucleus(logits_NTV: Tensor, top_p: float) -> Tensor:
-    """Which words nucleus sampling can draw: the likeliest ones, up to the one with which they reach `top_p`.
-
-    Args:
-        logits_NTV: already divided by the temperature.
-        top_p: in (0, 1]; 1 keeps every word.
-
-    Returns:
-        bool [N, T, V]; at least one word is kept at every position.
-    """
-    if top_p >= 1:
-        return torch.ones_like(logits_NTV, dtype=torch.bool)
-    probs, order = logits_NTV.softmax(-1).sort(dim=-1, descending=True, stable=True)
-    before = probs.cumsum(-1) - probs  # the mass of all likelier words
-    return torch.zeros_like(order, dtype=torch.bool).scatter(-1, order, before < top_p)
-
-
 def sampled_logprobs(logits_NTV: Tensor, ids_NT: Tensor, kept_NTV: Tensor | None = None) -> Tensor:
     """Log-probabilities with which the ids were drawn: softmax over the kept words alone.
 
@@ -54,7 +37,7 @@ def sampled_logprobs(logits_NTV: Tensor, ids_NT: Tensor, kept_NTV: Tensor | None
     Args:
         logits_NTV: of the policy that is trained or that sampled, divided by the temperature.
         ids_NT: the word at each position.
-        kept_NTV: the sampler's nucleus; None: all words. Ids outside it are told their full log-probability: they were not
+        kept_NTV: bool, what the sampler could draw (`verifier.engines.sampling.nucleus`); None: all words. Ids outside it are told their full log-probability: they were not
             drawn (environment tokens), and masked from the loss.
 
     Returns:

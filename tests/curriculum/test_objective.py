@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from curriculum.objective import Surrogate, advantages, nucleus, sampled_logprobs, surrogate
+from curriculum.objective import Surrogate, advantages, sampled_logprobs, surrogate
+from verifier.engines.sampling import nucleus
 
 
 def tensor(*values: float) -> Tensor:
@@ -29,17 +30,9 @@ def test_a_group_without_two_judgments_teaches_nothing(judged: list[bool]) -> No
     assert advantages(tensor(1, 0), torch.tensor(judged)).tolist() == [0, 0]
 
 
-def test_the_nucleus_ends_with_the_word_that_reaches_the_mass() -> None:
-    probs = tensor(0.5, 0.1, 0.3, 0.06, 0.04)[None, None]
-    assert nucleus(probs.log(), 0.79).tolist() == [[[True, False, True, False, False]]]
-    assert nucleus(probs.log(), 0.81).tolist() == [[[True, True, True, False, False]]]
-    assert nucleus(probs.log(), 0.01).tolist() == [[[True, False, False, False, False]]]
-    assert nucleus(probs.log(), 1.0).all()
-
-
 def test_drawn_words_are_renormalised_over_the_nucleus_and_others_are_not() -> None:
     logits = tensor(0.5, 0.1, 0.3, 0.06, 0.04).log().expand(1, 3, 5)
-    kept = nucleus(logits, 0.79)
+    kept = nucleus(logits.exp(), 0.79)
     found = sampled_logprobs(logits, torch.tensor([[0, 2, 4]]), kept)
     assert found[0].tolist() == pytest.approx([math.log(0.5 / 0.8), math.log(0.3 / 0.8), math.log(0.04)])
     assert sampled_logprobs(logits, torch.tensor([[0, 2, 4]]))[0, 0].item() == pytest.approx(math.log(0.5))
@@ -132,7 +125,7 @@ def test_the_gradient_of_a_small_model_is_that_of_the_loss() -> None:
     ids, mask = torch.tensor([[1, 0, 2], [2, 2, 1]]), torch.tensor([[True, False, True], [True, True, True]])
     hidden = torch.randn(2, 3, 4, dtype=torch.float64)
     weight = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
-    kept = nucleus((hidden @ weight).detach(), 0.9)
+    kept = nucleus((hidden @ weight).detach().softmax(-1), 0.9)
     kept.scatter_(-1, ids.unsqueeze(-1), True)
     sampler = sampled_logprobs((hidden @ weight).detach(), ids, kept) + 0.05
 
