@@ -37,8 +37,8 @@ def sampled_logprobs(logits_NTV: Tensor, ids_NT: Tensor, kept_NTV: Tensor | None
     Args:
         logits_NTV: of the policy that is trained or that sampled, divided by the temperature.
         ids_NT: the word at each position.
-        kept_NTV: bool, what the sampler could draw (`verifier.engines.sampling.nucleus`); None: all words. Ids outside it are told their full log-probability: they were not
-            drawn (environment tokens), and masked from the loss.
+        kept_NTV: bool, what the sampler could draw (`verifier.engines.sampling.nucleus`); None: all words. Ids outside it were
+            not drawn (environment tokens): they are told their full log-probability, and masked from the loss.
 
     Returns:
         float [N, T], at most 0.
