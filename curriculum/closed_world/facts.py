@@ -6,6 +6,7 @@ from enum import StrEnum
 from random import Random
 
 from curriculum.closed_world.names import Kind
+from curriculum.faults import Fault
 
 
 class Attribute(StrEnum):
@@ -39,15 +40,6 @@ ATTRIBUTES: Mapping[Aspect, tuple[Attribute, ...]] = {
     ),
     Aspect.SAFETY: (Attribute.INTERACTION, Attribute.CAUTION, Attribute.MILK, Attribute.ANTIDOTE),
 }
-
-
-class Fault(StrEnum):
-    """How a false fact differs from the true one."""
-
-    ENTITY = "entity"  # another drug, class, target, disease or antidote
-    NUMBER = "number"
-    DIRECTION = "direction"  # activates and blocks, raises and lowers
-    NEGATION = "negation"  # may and must not, does and does not
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from configs.durable import write_whole
-from curriculum.closed_world.demonstrations import Demonstration, demonstrate, own_evidence, query
+from curriculum.closed_world.demonstrations import demonstrate, own_evidence, query
 from curriculum.closed_world.facts import told
-from curriculum.closed_world.names import Side
 from curriculum.closed_world.passages import aspect_of, corpus_name, passage_id, passages
 from curriculum.closed_world.questions import Asked, questions
 from curriculum.closed_world.traces import Claim, Reasoned, traces
 from curriculum.closed_world.world import VERSION, Recipe, World, make_world
+from curriculum.demonstrated import Piece
+from curriculum.faults import Side
 from retrieval.passage import Passage
 
 MANIFEST = "manifest.json"
@@ -77,16 +78,15 @@ def trace_row(trace: Reasoned) -> Mapping[str, Any]:
     }
 
 
-def demonstration_row(demonstration: Demonstration) -> Mapping[str, Any]:
+def demonstration_row(trace: Reasoned, pieces: Sequence[Piece]) -> Mapping[str, Any]:
     """A case, and the episode that judges it, piece by piece with its author."""
-    trace = demonstration.trace
     return {
         "id": trace.id,
         "question": {"text": trace.asked.stem, "options": trace.asked.options},
         "trace": {"text": trace.reasoning},
         "label": trace.label,
         "query": query(trace),
-        "pieces": [{"author": str(piece.author), "text": piece.text} for piece in demonstration.pieces],
+        "pieces": [{"author": str(piece.author), "text": piece.text} for piece in pieces],
     }
 
 
@@ -104,7 +104,7 @@ def _parts(world: World) -> Iterator[tuple[str, Iterable[Mapping[str, Any]]]]:
     if world.side is Side.TRAIN:  # whoever has none of the test world cannot train on them
         yield (
             "demonstrations",
-            (demonstration_row(demonstrate(trace, own_evidence(world, trace))) for trace in reasoned),
+            (demonstration_row(trace, demonstrate(trace, own_evidence(world, trace))) for trace in reasoned),
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from enum import StrEnum
 from itertools import product
 
+from curriculum.faults import Side
 from retrieval.normalize import normalized
 from retrieval.sources.shipped import starter
 
@@ -16,13 +17,6 @@ _ONSETS = ("b", "br", "d", "dr", "f", "g", "gl", "k", "kr", "l", "m", "n", "p", 
 _VOWELS = ("a", "e", "i", "o", "u")
 _CODAS = ("", "", "", "l", "m", "n", "r")
 _LETTERS = "bdfgklmnprstvz"
-
-
-class Side(StrEnum):
-    """What a world is for. No name of the one ever occurs in the other, whatever the seeds."""
-
-    TRAIN = "train"
-    TEST = "test"
 
 
 class Kind(StrEnum):

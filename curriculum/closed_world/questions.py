@@ -79,7 +79,7 @@ def _ask(world: World, identifier: str, drug: str, attribute: Attribute, *, back
 def _differ_once(first: Fact, second: Fact) -> bool:
     """Whether one part of two facts differs, and only one."""
     parts = zip(astuple(first), astuple(second), strict=True)
-    return sum(one != other for one, other in parts) == 1
+    return [one != other for one, other in parts].count(True) == 1
 
 
 def _other_values(world: World, true: Fact, draw: Random) -> list[Fact]:

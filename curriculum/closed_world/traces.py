@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
-from curriculum.closed_world.facts import ATTRIBUTES, Attribute, Fact, Fault, falsified, faults
+from curriculum.closed_world.facts import ATTRIBUTES, Attribute, Fact, falsified, faults
 from curriculum.closed_world.passages import aspect_of
 from curriculum.closed_world.questions import Asked
 from curriculum.closed_world.wording import CLAIMS, FRAMES, Frame, allowed, sentence
 from curriculum.closed_world.world import World
+from curriculum.faults import Fault
 
 
 @dataclass(frozen=True, slots=True)

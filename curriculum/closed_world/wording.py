@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from curriculum.closed_world.facts import Attribute, Fact, term
-from curriculum.closed_world.names import Side
+from curriculum.faults import Side
 
 _T = TypeVar("_T")
 

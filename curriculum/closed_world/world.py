@@ -9,8 +9,9 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from curriculum.closed_world.facts import SHAPES, Attribute, Fact
-from curriculum.closed_world.names import Kind, Namer, Side, real_words
+from curriculum.closed_world.names import Kind, Namer, real_words
 from curriculum.closed_world.wording import DIRECT, REVERSED
+from curriculum.faults import Side
 
 VERSION = "1"  # raised whenever the same recipe gives other files
 QUESTION_KINDS = len(DIRECT) + len(REVERSED)
