@@ -4,7 +4,7 @@ think what to check → search → read → compare claim by claim → sum up th
 summed up because a small model does not learn to compare in its head.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,6 +63,11 @@ def episode(
 def policy_text(pieces: Iterable[Piece]) -> str:
     """All that the policy wrote: what is parsed and scored."""
     return "".join(piece.text for piece in pieces if piece.author is Author.POLICY)
+
+
+def piece_rows(pieces: Iterable[Piece]) -> list[Mapping[str, str]]:
+    """The pieces as a line of a file holds them."""
+    return [{"author": str(piece.author), "text": piece.text} for piece in pieces]
 
 
 def rank_of(passage_id: str, found: Sequence[EvidencePassage], query: str) -> int:

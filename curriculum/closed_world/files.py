@@ -1,6 +1,5 @@
 """A world as files: a corpus to index, a pack to evaluate on, demonstrations to warm up with, and a manifest."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,8 +12,9 @@ from curriculum.closed_world.passages import aspect_of, corpus_name, passage_id,
 from curriculum.closed_world.questions import Asked, questions
 from curriculum.closed_world.traces import Claim, Reasoned, traces
 from curriculum.closed_world.world import VERSION, Recipe, World, make_world
-from curriculum.demonstrated import Piece
+from curriculum.demonstrated import Piece, piece_rows
 from curriculum.faults import Side
+from curriculum.lines import write_lines
 from retrieval.passage import Passage
 
 MANIFEST = "manifest.json"
@@ -42,7 +42,7 @@ def write_worlds(folder: Path, recipe: Recipe, sides: Sequence[Side] = tuple(Sid
         files = {f"{side}.{part}.jsonl": list(rows) for part, rows in _parts(world)}
         manifest["sides"][str(side)] = {
             "counts": _counts(world, files),
-            "sha256": {name: _write(folder / name, rows) for name, rows in files.items()},
+            "sha256": {name: write_lines(folder / name, rows) for name, rows in files.items()},
         }
     write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     return manifest
@@ -86,7 +86,7 @@ def demonstration_row(trace: Reasoned, pieces: Sequence[Piece]) -> Mapping[str, 
         "trace": {"text": trace.reasoning},
         "label": trace.label,
         "query": query(trace),
-        "pieces": [{"author": str(piece.author), "text": piece.text} for piece in pieces],
+        "pieces": piece_rows(pieces),
     }
 
 
@@ -144,9 +144,3 @@ def _counts(world: World, files: Mapping[str, Sequence[Mapping[str, Any]]]) -> M
         "wrong_answers": sum(row["pred"] != row["gold"] for row in rows),
         "errors": {kind: errors.count(kind) for kind in sorted(set(errors))},
     }
-
-
-def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_whole(path, text)
-    return hashlib.sha256(text.encode()).hexdigest()
