@@ -120,10 +120,10 @@ def _paired(claims: Sequence[Claim], draw: Random) -> Iterator[tuple[Claim, Clai
     waiting = draw.sample(claims, len(claims))
     while waiting:
         claim = waiting.pop()
-        partner = next((other for other in waiting[: -_LOOKED_AHEAD - 1 : -1] if _can_trade(claim, other)), None)
+        near = range(len(waiting) - 1, max(len(waiting) - 1 - _LOOKED_AHEAD, -1), -1)
+        partner = next((place for place in near if _can_trade(claim, waiting[place])), None)
         if partner is not None:
-            waiting.remove(partner)
-            yield claim, partner
+            yield claim, waiting.pop(partner)
 
 
 def _can_trade(first: Claim, second: Claim) -> bool:

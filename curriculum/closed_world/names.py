@@ -12,6 +12,7 @@ from retrieval.sources.shipped import starter
 
 #: Worlds of one side share no name if their seeds differ modulo this; worlds of different sides never do.
 SLOTS = 16
+_SHORTEST = 7  # letters: shorter ones are words of some language more often
 _TRIES = 100_000  # a look-alike has some hundred candidates, a new name millions
 _ONSETS = ("b", "br", "d", "dr", "f", "g", "gl", "k", "kr", "l", "m", "n", "p", "pl", "r", "s", "t", "tr", "v", "z")
 _VOWELS = ("a", "e", "i", "o", "u")
@@ -33,8 +34,8 @@ _ENDINGS: dict[Kind, tuple[str, ...]] = {
     Kind.DRUG: ("an", "ex", "il", "or", "um"),
     Kind.CLASS: ("ates", "ides", "oids"),
     Kind.TARGET: ("trin", "kin", "din"),
-    Kind.DISEASE: ("osis", "emia", "ura"),
-    Kind.ANTIDOTE: ("ane", "ole", "yl"),
+    Kind.DISEASE: ("osia", "emba", "ura"),
+    Kind.ANTIDOTE: ("ade", "olix", "yx"),
 }
 
 
@@ -76,7 +77,8 @@ class Namer:
         for _ in range(_TRIES):
             syllables = (draw.choice(_ONSETS) + draw.choice(_VOWELS) + draw.choice(_CODAS) for _ in range(2))
             stem = "".join(syllables).rstrip("aeiou")  # the ending has a vowel of its own
-            if self._take(candidate := stem + draw.choice(_ENDINGS[kind])):
+            candidate = stem + draw.choice(_ENDINGS[kind])
+            if len(candidate) >= _SHORTEST and self._take(candidate):
                 return candidate
         raise NamesSpentError(f"there are no more names for a {kind}: make a smaller world")
 
