@@ -80,7 +80,7 @@ def _twins(world: World, asked: Asked, draw: Random) -> tuple[Reasoned, Reasoned
     right = _written(frame, asked, asked.gold, templates=templates, said=true, true=true)
 
     mistaken = asked.facts[asked.misconception]
-    place, fault = _where(asked, attributes, draw)
+    place, fault = _where(asked, attributes, draw, anywhere=world.recipe.errors == "anywhere")
     if attributes[place] is asked.attribute:
         # The trace may have chosen another drug; what else it says is true of that one.
         true, false, letter = _truths(world, mistaken.drug, attributes), mistaken, asked.misconception
@@ -96,11 +96,12 @@ def _truths(world: World, drug: str, attributes: Sequence[Attribute]) -> list[Fa
     return [world.facts[drug][attribute] for attribute in attributes]
 
 
-def _where(asked: Asked, attributes: Sequence[Attribute], draw: Random) -> tuple[int, Fault]:
+def _where(asked: Asked, attributes: Sequence[Attribute], draw: Random, *, anywhere: bool) -> tuple[int, Fault]:
     """The claim that will be wrong, and how: ways that are possible at all are equally frequent, then places."""
     possible = [
         (place, fault)
         for place, attribute in enumerate(attributes)
+        if anywhere or attribute is asked.attribute
         for fault in ((_misconceived(asked),) if attribute is asked.attribute else faults(attribute))
     ]
     chosen = draw.choice(sorted({fault for _, fault in possible}))

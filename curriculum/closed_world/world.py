@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -27,6 +27,13 @@ class Recipe(BaseModel):
     questions: Annotated[int, Field(ge=1, description="At most 12 for each drug: there are no more.")] = 400
     traces: Annotated[int, Field(ge=2, multiple_of=2, description="For each question; half of them are wrong.")] = 4
     claims: Annotated[int, Field(ge=1, le=4, description="Statements in each trace.")] = 3
+    errors: Annotated[
+        Literal["anywhere", "answer"],
+        Field(
+            description="Where wrong traces are wrong: in any claim, or in the one that decides the answer, so that all "
+            "wrong traces of a question agree on one wrong answer and a vote among its traces is a tie."
+        ),
+    ] = "anywhere"
     held_out_templates: Annotated[
         bool, Field(description="Word training and test worlds with different templates; else both use all.")
     ] = False
@@ -87,13 +94,16 @@ def make_world(side: Side, recipe: Recipe) -> World:
     draw = Random(f"{VERSION} {side} {recipe.seed} facts")  # noqa: S311 - as above
     targets = list(names[Kind.TARGET])
     draw.shuffle(targets)
-    ways = [number % 2 == 0 for number in range(len(targets))]
-    draw.shuffle(ways)
-    mechanisms = dict(zip(names[Kind.CLASS], zip(targets, ways, strict=True), strict=True))
+    ways = zip(targets, _evenly(len(targets), draw), strict=True)
+    mechanisms = dict(zip(names[Kind.CLASS], ways, strict=True))
+    dealt = {attribute: _evenly(len(drugs), draw) for attribute, shape in SHAPES.items() if shape.turned}
     facts: dict[str, Mapping[Attribute, Fact]] = {}
-    for first, second in zip(drugs[::2], drugs[1::2], strict=True):
-        facts[first] = _facts(first, second, {}, names=names, mechanisms=mechanisms, draw=draw)
-        facts[second] = _facts(second, first, facts[first], names=names, mechanisms=mechanisms, draw=draw)
+    for number, drug in enumerate(drugs):
+        holds = {attribute: answers[number] for attribute, answers in dealt.items()}
+        alike = drugs[number ^ 1]
+        facts[drug] = _facts(
+            drug, alike, facts.get(alike, {}), names=names, mechanisms=mechanisms, holds=holds, draw=draw
+        )
     return World(side, recipe, names, facts, mechanisms)
 
 
@@ -103,6 +113,11 @@ def _pairs(namer: Namer, count: int) -> Iterator[str]:
         yield namer.look_alike(name)
 
 
+def _evenly(count: int, draw: Random) -> list[bool]:
+    """Yes and no, each for half of them, in random order."""
+    return draw.sample([number % 2 == 0 for number in range(count)], count)
+
+
 def _facts(
     drug: str,
     look_alike: str,
@@ -110,6 +125,7 @@ def _facts(
     *,
     names: Mapping[Kind, tuple[str, ...]],
     mechanisms: Mapping[str, tuple[str, bool]],
+    holds: Mapping[Attribute, bool],
     draw: Random,
 ) -> Mapping[Attribute, Fact]:
     """Facts that differ from the look-alike's wherever there is more than yes and no."""
@@ -118,8 +134,8 @@ def _facts(
         other = twin.get(attribute)
         taken = {drug, look_alike, other and other.name, *(fact.name for fact in made.values())}
         if attribute is Attribute.MECHANISM:
-            name, holds = mechanisms[str(made[Attribute.CLASS].name)]
-            made[attribute] = Fact(drug, attribute, name=name, holds=holds)
+            target, activates = mechanisms[str(made[Attribute.CLASS].name)]
+            made[attribute] = Fact(drug, attribute, name=target, holds=activates)
             continue
         fresh = [name for name in names[shape.kind] if name not in taken] if shape.kind else []
         made[attribute] = Fact(
@@ -127,6 +143,6 @@ def _facts(
             attribute,
             name=draw.choice(fresh) if fresh else None,
             amount=draw.choice([n for n in shape.amounts if not other or n != other.amount]) if shape.amounts else None,
-            holds=draw.random() < 0.5 if shape.turned else None,
+            holds=holds.get(attribute),
         )
     return made

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -21,6 +21,10 @@ def world(
     questions: Annotated[int, typer.Option(min=1, help="At most 12 for each drug.")] = 400,
     traces: Annotated[int, typer.Option(min=2, help="Reasoning traces for each question, half of them wrong.")] = 4,
     claims: Annotated[int, typer.Option(min=1, max=4, help="Statements in each trace.")] = 3,
+    errors: Annotated[
+        Literal["anywhere", "answer"],
+        typer.Option(help="Where wrong traces are wrong: in any claim, or in the one that decides the answer."),
+    ] = "anywhere",
     held_out_templates: Annotated[
         bool, typer.Option("--held-out-templates", help="Word the test world as the training world never is.")
     ] = False,
@@ -50,6 +54,7 @@ def world(
             questions=questions,
             traces=traces,
             claims=claims,
+            errors=errors,
             held_out_templates=held_out_templates,
         )
         with waiting("inventing"):

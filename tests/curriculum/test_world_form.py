@@ -1,6 +1,6 @@
 """Without the corpus, right and wrong traces cannot be told apart: what can be learned from their form is worth nothing.
 
-Two readers are trained on the labels of three training worlds and tested on a test world. One sees the words; the other sees
+Two readers are trained on the labels of three training worlds and tested on three test worlds. One sees the words; the other sees
 each invented name as a number in order of its first mention, so that it can learn from who is mentioned where, and how often.
 """
 
@@ -48,12 +48,12 @@ def seen(side: Side, seeds: range, questions: int) -> Seen:
 
 @pytest.fixture(scope="module")
 def train() -> Seen:
-    return seen(Side.TRAIN, range(3), 500)
+    return seen(Side.TRAIN, range(3), 400)
 
 
 @pytest.fixture(scope="module")
 def test() -> Seen:
-    return seen(Side.TEST, range(1), 700)
+    return seen(Side.TEST, range(3), 500)
 
 
 def told_apart(train: Seen, test: Seen, read: Reader) -> Estimate:
@@ -62,14 +62,16 @@ def told_apart(train: Seen, test: Seen, read: Reader) -> Estimate:
     fitted.fit(words.fit_transform(read(*one) for one in train), [trace.label for _, trace in train])
     scores = fitted.predict_proba(words.transform(read(*one) for one in test))[:, 1]
     labels = np.array([trace.label for _, trace in test], dtype=np.int64)
-    return clustered_bootstrap(auroc, labels, scores, [trace.asked.id for _, trace in test])
+    return clustered_bootstrap(
+        auroc, labels, scores, [f"{world.recipe.seed} {trace.asked.id}" for world, trace in test]
+    )
 
 
 @pytest.mark.parametrize("read", [as_words, as_structure])
 def test_form_tells_nothing(train: Seen, test: Seen, read: Reader) -> None:
     found = told_apart(train, test, read)
     assert found.low <= 0.5 <= found.high, found
-    assert found.high - found.low < 0.06, found  # else chance would be no finding
+    assert found.high < 0.52, found  # else chance would be no finding
 
 
 def test_the_same_readers_find_what_can_be_told(train: Seen, test: Seen) -> None:

@@ -2,10 +2,10 @@ from collections import Counter
 
 import pytest
 
-from curriculum.closed_world.facts import told
+from curriculum.closed_world.facts import Attribute, told
 from curriculum.closed_world.passages import aspect_of, monograph, passage_id, passages
 from curriculum.closed_world.questions import Asked
-from curriculum.closed_world.traces import Reasoned
+from curriculum.closed_world.traces import Reasoned, traces
 from curriculum.closed_world.wording import CLAIMS, DIRECT, FRAMES, OPENINGS, REVERSED, STATEMENTS, allowed
 from curriculum.closed_world.world import QUESTION_KINDS, Recipe, World, make_world
 from curriculum.faults import Fault, Side
@@ -56,13 +56,13 @@ def test_claims_stand_where_they_are_said_to(world: World) -> None:
 
 
 def test_labels_are_balanced_in_every_question_and_every_frame(world: World) -> None:
-    traces = all_traces(world)
+    made = all_traces(world)
     for key in (lambda trace: trace.asked.id, lambda trace: trace.frame):
-        right = Counter(key(trace) for trace in traces if trace.label)
-        assert right == Counter(key(trace) for trace in traces if not trace.label)
-    assert {trace.fault for trace in traces} == {None, *Fault}
-    first = Counter(trace.label for trace in traces if trace.id.endswith("#01"))
-    assert abs(first[0] - first[1]) < len(traces) / 8  # the order of a question's traces tells nothing
+        right = Counter(key(trace) for trace in made if trace.label)
+        assert right == Counter(key(trace) for trace in made if not trace.label)
+    assert {trace.fault for trace in made} == {None, *Fault}
+    first = Counter(trace.label for trace in made if trace.id.endswith("#01"))
+    assert abs(first[0] - first[1]) < len(made) / 8  # the order of a question's traces tells nothing
 
 
 def test_twins_have_the_same_length_in_words_but_for_a_not(world: World) -> None:
@@ -111,6 +111,18 @@ def test_held_out_is_the_last_template_of_each_list() -> None:
 
 @pytest.mark.parametrize("claims", [1, 2, 4])
 def test_as_many_claims_as_the_recipe_says(claims: int) -> None:
-    traces: list[Reasoned] = all_traces(make_world(Side.TRAIN, Recipe(drugs=20, questions=24, claims=claims, traces=2)))
-    assert {len(trace.claims) for trace in traces} == {claims}
-    assert Counter(trace.label for trace in traces) == {0: 24, 1: 24}
+    made: list[Reasoned] = all_traces(make_world(Side.TRAIN, Recipe(drugs=20, questions=24, claims=claims, traces=2)))
+    assert {len(trace.claims) for trace in made} == {claims}
+    assert Counter(trace.label for trace in made) == {0: 24, 1: 24}
+
+
+def test_errors_in_the_answer_make_every_vote_a_tie() -> None:
+    world = make_world(Side.TEST, Recipe(drugs=20, questions=48, errors="answer"))
+    for asked in all_questions(world):
+        answers = {(trace.label, trace.answer) for trace in traces(world, asked)}
+        assert answers == {(1, asked.gold), (0, asked.misconception)}
+
+
+def test_yes_and_no_are_dealt_evenly(world: World) -> None:
+    for attribute in (Attribute.INTERACTION, Attribute.CAUTION, Attribute.MILK):
+        assert sum(bool(world.facts[drug][attribute].holds) for drug in world.drugs) == len(world.drugs) / 2
