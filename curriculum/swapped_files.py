@@ -21,6 +21,7 @@ QUESTION = "Is the following statement from the medical literature right?"
 _NAME = "swapped-facts"
 _NAMELESS = words("the a an of and or in on to is are was can may not by for with that from at as be it its")
 _QUERY_WORDS = 12
+_CHARACTERS = 2800  # of evidence: about the 768 tokens that a judge is shown for a search
 
 
 def write_claims(
@@ -118,9 +119,13 @@ def trace_row(claim: Claim) -> Mapping[str, Any]:
 
 
 def demonstration_row(claim: Claim, beside: Sequence[Passage]) -> Mapping[str, Any]:
-    """A case, and the episode that judges it, with the claim's passage and its neighbours as evidence."""
+    """A case, and the episode that judges it, with the claim's passage and those of its neighbours that fit as evidence."""
     place = int(claim.id[-2:], 16) % 10  # first in seven of ten
-    shown = [*beside]
+    room, shown = _CHARACTERS - len(claim.passage.text), list[Passage]()
+    for passage in beside:
+        if len(passage.text) <= room:
+            shown.append(passage)
+            room -= len(passage.text)
     shown.insert(0 if place < 7 else min(place - 6, len(shown)), claim.passage)
     return {
         "id": f"{claim.id}#01",

@@ -1,16 +1,23 @@
-import pytest
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+import pytest
+from worlds import all_traces, small_world
+
+from configs.settings import JudgeSettings
 from curriculum.closed_world.demonstrations import PASSAGES, demonstrate, own_evidence, query
 from curriculum.closed_world.facts import told
 from curriculum.closed_world.passages import aspect_of, monograph, passage_id
 from curriculum.closed_world.traces import Reasoned
-from curriculum.demonstrated import Comparison, NoEvidenceError, episode, policy_text, ranked
-from retrieval.passage import Passage
-from tests.curriculum.worlds import all_traces, small_world
+from curriculum.demonstrated import Comparison, NoEvidenceError, Piece, episode, policy_text, ranked
+from retrieval.passage import Hit, Passage
+from verifier.engines.scripted import ScriptedEngine
+from verifier.judge import Judge
 from verifier.parse import Tag, parse
+from verifier.prompt import load_prompt
 from verifier.reward import reward
 from verifier.transcript import Author
-from verifier.types import StopReason
+from verifier.types import Case, EvidencePassage, Question, StopReason, Trace
 
 WORLD = small_world()
 TRACES = all_traces(WORLD)
@@ -84,3 +91,37 @@ def test_a_passage_cannot_forge_an_answer() -> None:
     pieces = episode("Look.", "look", ranked([passage]), "Read.", [Comparison("dose", "5 mg", "10 mg")])
     assert Tag.ANSWER.opening not in pieces[1].text
     assert parse(policy_text(pieces)).label == 0
+
+
+@dataclass
+class OneShelf:
+    """Finds the same passages whatever is asked, and keeps the queries."""
+
+    found: Sequence[EvidencePassage]
+    digest: str = "1" * 64
+    queries: list[str] = field(default_factory=list)
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        self.queries.append(query)
+        return [Hit(passage=Passage(**one.model_dump()), score=one.score, rank=one.rank) for one in self.found[:k]]
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.mark.parametrize("trace", TRACES[:4], ids=lambda trace: f"{trace.id}-{trace.label}")
+async def test_a_judge_that_writes_it_runs_the_very_same_episode(trace: Reasoned) -> None:
+    shelf = OneShelf(own_evidence(WORLD, trace))
+    pieces = demonstrate(trace, shelf.found)
+    turns = iter([piece.text for piece in pieces if piece.author is Author.POLICY])
+    engine = ScriptedEngine(
+        lambda _: next(turns), lambda text: {"1": 0.5, "0": 0.5} if text.endswith("<answer>") else {}
+    )
+    judge = Judge(engine, shelf, load_prompt("judge"), "free", JudgeSettings(information_tokens=5000))
+    question = Question(text=trace.asked.stem, options=dict(trace.asked.options))
+    async with engine.open() as (sequence,):
+        outcome = await judge.run(Case(id="c", question=question, trace=Trace(text=trace.reasoning)), sequence)
+    assert outcome.judgment.verdict == trace.label
+    assert shelf.queries == [query(trace)]
+    told = [Piece(part.author, engine.tokenizer.decode(part.ids)) for part in outcome.transcript.segments[1:]]
+    assert told == list(pieces)

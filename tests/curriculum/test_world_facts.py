@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from worlds import small_world
 
 from curriculum.closed_world.facts import SHAPES, Attribute, Fact, falsified, faults, told
 from curriculum.closed_world.names import Kind
 from curriculum.closed_world.world import Recipe
 from curriculum.faults import Fault
-from tests.curriculum.worlds import small_world
 
 WAYS = [(attribute, fault) for attribute in Attribute for fault in faults(attribute)]
 PART = {Fault.ENTITY: "name", Fault.NUMBER: "amount", Fault.DIRECTION: "holds", Fault.NEGATION: "holds"}

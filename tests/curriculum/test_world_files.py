@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from worlds import SMALL
 
 from curriculum.closed_world.files import MANIFEST, write_worlds
 from curriculum.closed_world.world import VERSION
 from curriculum.faults import Side
 from eval.packs import read_pack
 from retrieval.sources import read
-from tests.curriculum.worlds import SMALL
 from verifier.transcript import Author
 from verifier.types import Case
 

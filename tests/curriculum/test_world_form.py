@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
+from worlds import all_traces
 
 from curriculum.closed_world.names import Kind
 from curriculum.closed_world.traces import Reasoned
@@ -18,7 +19,6 @@ from curriculum.closed_world.world import Recipe, World, make_world
 from curriculum.faults import Side
 from eval.metrics.discrimination import auroc
 from eval.metrics.intervals import Estimate, clustered_bootstrap
-from tests.curriculum.worlds import all_traces
 
 Reader = Callable[[World, Reasoned], str]
 Seen = list[tuple[World, Reasoned]]

@@ -4,12 +4,12 @@ from string import ascii_lowercase
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worlds import small_world
 
 from curriculum.closed_world.names import SLOTS, Kind, Namer, NamesSpentError, belongs, real_words, words
 from curriculum.closed_world.world import Recipe, World, make_world
 from curriculum.faults import Side
 from retrieval.sources import jsonl
-from tests.curriculum.worlds import small_world
 
 
 def names(world: World) -> set[str]:

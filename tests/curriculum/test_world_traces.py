@@ -1,6 +1,7 @@
 from collections import Counter
 
 import pytest
+from worlds import all_questions, all_traces, small_world
 
 from curriculum.closed_world.facts import Attribute, told
 from curriculum.closed_world.passages import aspect_of, monograph, passage_id, passages
@@ -10,7 +11,6 @@ from curriculum.closed_world.wording import CLAIMS, DIRECT, FRAMES, OPENINGS, RE
 from curriculum.closed_world.world import QUESTION_KINDS, Recipe, World, make_world
 from curriculum.faults import Fault, Side
 from retrieval.clean import Cleaner
-from tests.curriculum.worlds import all_questions, all_traces, small_world
 
 
 @pytest.fixture(params=list(Side))
