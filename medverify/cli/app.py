@@ -24,6 +24,7 @@ from medverify.cli import (
     search,
     serve,
     verify,
+    world,
 )
 
 app = typer.Typer(
@@ -71,6 +72,8 @@ app.command()(calibrate.calibrate)
 app.command("eval")(evaluate.evaluate)
 app.command()(attack.attack)
 app.command()(generate.generate)
+app.command()(world.world)
+app.command("swapped-facts")(world.swapped_facts)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 app.command()(inspect.schema)

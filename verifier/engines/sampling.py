@@ -19,13 +19,21 @@ def sample(logits_V: Tensor, temperature: float, top_p: float, generator: torch.
     logprobs_V = torch.log_softmax(logits_V / temperature, dim=-1)
     probs_V = logprobs_V.exp()
     if top_p < 1:
-        probs_V = keep_nucleus(probs_V, top_p)
+        probs_V = probs_V * nucleus(probs_V, top_p)
     token = int(torch.multinomial(probs_V, 1, generator=generator))
     return token, float(logprobs_V[token])
 
 
-def keep_nucleus(probs_V: Tensor, top_p: float) -> Tensor:
-    """Zero all but the smallest set of most probable tokens whose mass reaches `top_p`; the result is not renormalised."""
-    sorted_V, order_V = probs_V.sort(descending=True, stable=True)
-    kept_V = sorted_V.cumsum(0) - sorted_V < top_p  # mass before the token is still short of top_p
-    return torch.zeros_like(probs_V).scatter(0, order_V, torch.where(kept_V, sorted_V, 0.0))
+def nucleus(probs_V: Tensor, top_p: float) -> Tensor:
+    """Which tokens nucleus sampling can draw: the most probable ones, up to that with which they reach `top_p`.
+
+    Args:
+        probs_V: [..., V], each row sums to 1.
+        top_p: in (0, 1].
+
+    Returns:
+        bool [..., V]; at least one token a row. Equal probabilities are taken by the lower id first.
+    """
+    sorted_V, order_V = probs_V.sort(dim=-1, descending=True, stable=True)
+    kept_V = sorted_V.cumsum(-1) - sorted_V < top_p  # mass before the token is still short of top_p
+    return torch.zeros_like(kept_V).scatter(-1, order_V, kept_V)

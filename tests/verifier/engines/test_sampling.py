@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from verifier.engines.sampling import keep_nucleus, sample
+from verifier.engines.sampling import nucleus, sample
 
 logits = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=30).map(torch.tensor)
 
@@ -22,14 +22,14 @@ def test_the_log_probability_is_that_before_the_nucleus_is_cut(
     token, logprob = sample(logits_V, temperature, top_p, seeded(seed))
     expected_V = torch.log_softmax(logits_V / temperature, 0)
     assert logprob == pytest.approx(float(expected_V[token]), abs=1e-5)
-    assert keep_nucleus(expected_V.exp(), top_p)[token] > 0
+    assert nucleus(expected_V.exp(), top_p)[token]
     assert sample(logits_V, temperature, top_p, seeded(seed)) == (token, logprob)
 
 
 @given(logits, st.floats(0.01, 0.999))
 def test_a_nucleus_is_the_smallest_set_that_reaches_the_mass(logits_V: Tensor, top_p: float) -> None:
     probs_V = torch.softmax(logits_V, 0)
-    kept_V = keep_nucleus(probs_V, top_p)
+    kept_V = probs_V * nucleus(probs_V, top_p)
     inside = kept_V > 0
     assert torch.equal(kept_V[inside], probs_V[inside])
     assert float(kept_V.sum()) >= top_p - 1e-5
@@ -39,7 +39,7 @@ def test_a_nucleus_is_the_smallest_set_that_reaches_the_mass(logits_V: Tensor, t
 
 
 def test_of_equals_the_first_are_kept() -> None:
-    assert keep_nucleus(torch.tensor([0.25, 0.25, 0.25, 0.25]), 0.5).tolist() == [0.25, 0.25, 0.0, 0.0]
+    assert nucleus(torch.tensor([0.25, 0.25, 0.25, 0.25]), 0.5).tolist() == [True, True, False, False]
 
 
 def test_draws_follow_the_probabilities() -> None:

@@ -1,0 +1,1 @@
+"""Training the judge: a labelled pool, gates, rollouts, Dr.GRPO."""
