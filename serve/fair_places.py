@@ -18,8 +18,9 @@ class FairPlaces:
         """
         self.count = count
         self._free = count
-        # Both in the order in which they are called: the next caller first, its oldest ticket first.
-        self._lines = OrderedDict[str, OrderedDict[Ticket, None]]()
+        # Both in the order in which they are called: the next caller first, its oldest ticket first. The numbers are how often
+        # a caller lined up with the ticket: equal cases share one.
+        self._lines = OrderedDict[str, OrderedDict[Ticket, int]]()
 
     @property
     def taken(self) -> int:
@@ -37,13 +38,16 @@ class FairPlaces:
             self._free -= 1
             ticket.set_result(None)
         else:
-            self._lines.setdefault(caller, OrderedDict())[ticket] = None
+            line = self._lines.setdefault(caller, OrderedDict())
+            line[ticket] = line.get(ticket, 0) + 1
 
     def leave(self, caller: str, ticket: Ticket) -> None:
-        """Stop waiting; nothing happens to a ticket that does not wait."""
+        """Stop waiting, once; the ticket waits on for others who lined up with it. Nothing happens to one that does not wait."""
         line = self._lines.get(caller)
         if line is not None and ticket in line:
-            del line[ticket]
+            line[ticket] -= 1
+            if not line[ticket]:
+                del line[ticket]
             if not line:
                 del self._lines[caller]
 

@@ -48,6 +48,20 @@ async def test_who_leaves_is_not_called_and_takes_no_place_along() -> None:
     assert places.taken == 1
 
 
+async def test_who_leaves_does_not_take_the_place_of_an_equal_case_of_the_same_caller() -> None:
+    places = FairPlaces(1)
+    places.line_up("x", ticket())
+    shared = ticket()
+    places.line_up("a", shared)
+    places.line_up("a", shared)
+    places.leave("a", shared)
+    places.give_back()
+    assert shared.done()
+    places.leave("a", shared)
+    places.give_back()
+    assert places.taken == 0
+
+
 async def test_a_ticket_in_two_lines_has_one_place() -> None:
     places = FairPlaces(1)
     places.line_up("x", ticket())
