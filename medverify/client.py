@@ -180,8 +180,7 @@ class AsyncClient(JobCalls):
             RemoteJudgeError: anything else.
         """
         body = {"query": query, "documents": list(documents), **given(top_n=top_n)}
-        ends = self._ends(deadline_s)
-        reply = await self._call("POST", "/v1/rerank", ends, body=body)
+        reply = await self._judging("/v1/rerank", body, self._ends(deadline_s), len(documents))
         results = self._service.read(reply, Ranking).results
         self._expect(len(results), len(documents) if top_n is None else min(top_n, len(documents)), "documents")
         if any(result.index >= len(documents) for result in results):

@@ -187,6 +187,7 @@ class RayJudge:
 
     async def _judged_by_replica(self, case: Case, seed: int, deadline_s: float, watch: Watch) -> Judgment:
         from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
+        from ray.serve.exceptions import RayServeException
 
         answer = self._replicas.judge.remote(self.judge_id, case, seed, deadline_s)
         judgment: Judgment | None = None
@@ -199,7 +200,7 @@ class RayJudge:
                 else:
                     watch(item)
             ended = True
-        except (RayActorError, TaskCancelledError) as error:  # cancelled by Ray Serve, that is, which took it away
+        except (RayActorError, RayServeException, TaskCancelledError) as error:  # or Ray Serve took it away
             raise _ReplicaLostError("the replica that judged this case is gone") from error
         except RayTaskError as error:
             if isinstance(error.cause, OtherJudgeError):
@@ -241,10 +242,11 @@ class RayRetriever:
     async def search(self, query: str, k: int) -> list[Hit]:
         """Return the best hits, best first; raises as every retriever does."""
         from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
+        from ray.serve.exceptions import RayServeException
 
         try:
             return await self._replicas.search.remote(query, k)  # type: ignore[no-any-return]
-        except (RayActorError, TaskCancelledError) as error:
+        except (RayActorError, RayServeException, TaskCancelledError) as error:
             raise UnavailableError("the replica that searched is gone") from error
         except RayTaskError as error:
             if isinstance(error.cause, RetrievalError):

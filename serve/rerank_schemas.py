@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
+from serve.schemas import Deadline
 from verifier.types import Case, NonEmpty, Question, Trace
 
 _EXAMPLE: JsonDict = {
@@ -42,6 +43,8 @@ class RerankRequest(BaseModel):
     top_n: Annotated[int | None, Field(ge=1, description="Only so many of the best; null: all.")] = None
     return_documents: bool | None = False
     model: Annotated[str | None, Field(description="Taken and ignored: there is one judge.")] = None
+
+    deadline_s: Deadline = None
 
     @property
     def cases(self) -> list[Case]:

@@ -47,8 +47,13 @@ def split_markdown(document: str, max_words: int = MAX_WORDS) -> tuple[str, list
             sections.append((_plain(heading[2]), []))
         else:
             sections[-1][1].append(line)
-    packed = (Section(heading, tuple(_pack(_blocks(lines, max_words), max_words))) for heading, lines in sections)
+    packed = (Section(heading, tuple(_pack(_worded(_blocks(lines, max_words)), max_words))) for heading, lines in sections)
     return title, [section for section in packed if section.texts]
+
+
+def _worded(blocks: Iterable[_Block]) -> Iterator[_Block]:
+    """Blocks with something to read: a fence may hold nothing but blank lines, and a bold marker nothing at all."""
+    return (block for block in blocks if block.text.strip())
 
 
 def _blocks(lines: Iterable[str], max_words: int) -> Iterator[_Block]:

@@ -32,18 +32,19 @@ def router(service: JudgingService, settings: ServeSettings, model: str) -> APIR
         befalls a single trace, the answer is 503 with Retry-After, never a number.
         """
         cases = body.cases
-        judgments = await unless_client_leaves(request, judge_distinct(service, cases, caller=asking))
+        judgments = await unless_client_leaves(request, judge_distinct(service, cases, caller=asking, deadline_s=body.deadline_s))
         failed = Counter(str(judgment.status) for judgment in judgments if judgment.p_correct is None)
         if failed:
             raise _not_judged(failed, len(cases), settings.retry_after_s)
-        order = sorted(range(len(cases)), key=lambda place: (*_rank(judgments[place]), place))
+        scores = [judgment.p_correct for judgment in judgments if judgment.p_correct is not None]
+        order = sorted(range(len(cases)), key=lambda place: (-scores[place], judgments[place].case_digest, place))
         return Ranking(
             id=str(uuid.uuid4()),
             model=model,
             results=[
                 Ranked(
                     index=place,
-                    relevance_score=judgments[place].p_correct or 0.0,
+                    relevance_score=scores[place],
                     document=Text(text=body.documents[place].text) if body.return_documents else None,
                 )
                 for place in order[: body.top_n]
@@ -54,10 +55,6 @@ def router(service: JudgingService, settings: ServeSettings, model: str) -> APIR
         )
 
     return routes
-
-
-def _rank(judgment: Judgment) -> tuple[float, str]:
-    return -(judgment.p_correct or 0.0), judgment.case_digest
 
 
 def _tokens(judgment: Judgment) -> int:

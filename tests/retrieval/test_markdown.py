@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retrieval.sources.markdown import split_markdown
@@ -91,6 +91,7 @@ LINES = st.sampled_from(
 )
 
 
+@example(["```", "", "", ""], 2)  # a fence around nothing
 @given(st.lists(LINES, max_size=40), st.integers(2, 60))
 def test_no_word_is_lost_and_no_passage_is_empty(lines: list[str], max_words: int) -> None:
     _, sections = split_markdown("\n".join(lines), max_words)
