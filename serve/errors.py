@@ -1,5 +1,6 @@
 """Errors on the wire: RFC 9457 problem details, one shape for all of them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,15 @@ def problem(
     """A problem as a response; `kind` names it for programs and never changes its meaning."""
     body = Problem(type=f"urn:medverify:problem:{kind}", title=title, status=status, detail=detail, **more)
     return JSONResponse(body.model_dump(), status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+# All but the last part of an absolute path; not of a URL.
+_FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^\s/:;,'\"]+/)+")
+
+
+def without_folders(text: str) -> str:
+    """A text for callers: where files lie is for the log."""
+    return _FOLDERS.sub("…/", text)
 
 
 def unfit(faults: Sequence[Mapping[str, str]]) -> ServiceError:

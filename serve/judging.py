@@ -1,13 +1,15 @@
 """The one way from a route to a judgment."""
 
 import asyncio
+import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar
 
 from configs.settings import ServeSettings
 from serve.admission import Admission, draining
 from serve.callers import ANONYMOUS, Caller
-from serve.errors import ServiceError
+from serve.errors import ServiceError, without_folders
 from serve.fair_places import FairPlaces
 from serve.flights import Flights
 from serve.judging_stats import JudgingStats
@@ -22,6 +24,8 @@ from verifier.types import Case, Judgment
 #: What is asked about a trace: whether it is free of errors, or whether it holds together.
 About = Literal["correctness", "coherence"]
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_ADDRESS = re.compile(r"\bhttps?://[^\s;,'\"]+")  # of an engine or an index, which are no business of a caller's
 
 
 class JudgingService:
@@ -141,7 +145,7 @@ class JudgingService:
                     for place in places
                 ]
                 for place, judgment in zip(places, await _together(asking), strict=True):
-                    given[place] = Given(judgment)
+                    given[place] = Given(_for_callers(judgment))
         answers = [one for one in given if one is not None]
         judgments = await self.stores.record(cases, answers, judge, caller, about=about, request_id=request_id())
         self.stats.given.update(judgment.status for judgment in judgments)
@@ -179,6 +183,15 @@ class JudgingService:
             detail = "this service has no judge for coherence"
             raise ServiceError(501, "no-such-question", "The question cannot be asked here", detail)
         return self.coherence
+
+
+def _for_callers(judgment: Judgment) -> Judgment:
+    """The judgment without what its failure tells of the service's insides; these are logged."""
+    public = without_folders(_ADDRESS.sub("…", judgment.detail))
+    if public == judgment.detail:
+        return judgment
+    _log.warning("case %s: %s: %s", judgment.case_digest, judgment.status, judgment.detail)
+    return judgment.model_copy(update={"detail": public})
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

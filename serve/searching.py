@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import Sequence
 from math import ceil
 from typing import Protocol, runtime_checkable
@@ -22,7 +21,7 @@ from retrieval.passage import (
     UnavailableError,
 )
 from serve.client_left import unless_client_leaves
-from serve.errors import ServiceError, described, problem
+from serve.errors import ServiceError, described, problem, without_folders
 from serve.retrieval_schemas import (
     DEFAULT_TOPK,
     Observe,
@@ -152,7 +151,7 @@ def install_searching(app: FastAPI) -> None:
 
 def _problem(error: RetrievalError) -> Response:
     """The error on the wire. Never 429, which some trainers take for the end, and never an empty result."""
-    detail = _FOLDERS.sub("…/", str(error))  # where files lie is for the log
+    detail = without_folders(str(error))
     match error:
         case OverloadedError():
             wait = {"Retry-After": str(ceil(error.retry_after_s))}
@@ -171,7 +170,3 @@ def _problem(error: RetrievalError) -> Response:
         case _:
             _log.error("the search failed", exc_info=error)
             return problem(500, "retrieval-failed", "The search failed", detail)
-
-
-# All but the last part of an absolute path; not of a URL.
-_FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^\s/:;,'\"]+/)+")

@@ -47,7 +47,9 @@ def split_markdown(document: str, max_words: int = MAX_WORDS) -> tuple[str, list
             sections.append((_plain(heading[2]), []))
         else:
             sections[-1][1].append(line)
-    packed = (Section(heading, tuple(_pack(_worded(_blocks(lines, max_words)), max_words))) for heading, lines in sections)
+    packed = (
+        Section(heading, tuple(_pack(_worded(_blocks(lines, max_words)), max_words))) for heading, lines in sections
+    )
     return title, [section for section in packed if section.texts]
 
 

@@ -32,7 +32,9 @@ def router(service: JudgingService, settings: ServeSettings, model: str) -> APIR
         befalls a single trace, the answer is 503 with Retry-After, never a number.
         """
         cases = body.cases
-        judgments = await unless_client_leaves(request, judge_distinct(service, cases, caller=asking, deadline_s=body.deadline_s))
+        judgments = await unless_client_leaves(
+            request, judge_distinct(service, cases, caller=asking, deadline_s=body.deadline_s)
+        )
         failed = Counter(str(judgment.status) for judgment in judgments if judgment.p_correct is None)
         if failed:
             raise _not_judged(failed, len(cases), settings.retry_after_s)

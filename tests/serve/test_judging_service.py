@@ -18,7 +18,8 @@ from serve.errors import ServiceError
 from serve.judging import JudgingService
 from serve.stores import Stores
 from serve.watching import Admitted
-from verifier.engines.base import Completion, Generate
+from verifier.engines.base import Completion, EngineError, Generate
+from verifier.engines.scripted import ScriptedEngine
 from verifier.events import Decided, Opened, Searched, Thought
 from verifier.judge import Judge
 from verifier.prompt import load_prompt
@@ -369,3 +370,13 @@ async def test_what_is_known_needs_no_room(tmp_path: Path) -> None:
     await service.aclose()
     await stores.aclose()
     assert len(engine.sequences) == 2 + 4 + 1
+
+
+async def test_callers_are_not_told_where_things_lie(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(_: str) -> EngineError:
+        return EngineError("http://10.0.0.7:8000/v1 is away; /srv/models/judge/weights.bin cannot be read")
+
+    service = JudgingService(judge_of(ScriptedEngine(fails)), ServeSettings())
+    [judgment] = await service.judge_all([Case(id="1", **CASE)], caller=Caller())
+    assert judgment.detail == "… is away; …/weights.bin cannot be read"
+    assert "/srv/models/judge/weights.bin" in caplog.text

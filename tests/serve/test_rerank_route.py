@@ -49,6 +49,13 @@ def test_there_are_never_more_results_than_documents(client: TestClient, top_n: 
     assert len(reply["results"]) == 3
 
 
+def test_it_takes_a_deadline(client: TestClient) -> None:
+    body = {"query": QUESTION, "documents": DOCUMENTS}
+    assert client.post("/v1/rerank", json={**body, "deadline_s": 30}).status_code == 200
+    refused = client.post("/v1/rerank", json={**body, "deadline_s": 0})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "deadline_s")
+
+
 def test_one_that_was_not_judged_leaves_no_ranking(client: TestClient) -> None:
     body = {"query": QUESTION, "documents": [*DOCUMENTS, trace(None, None)], "top_n": 1}
     response = client.post("/v1/rerank", json=body)
