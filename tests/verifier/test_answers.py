@@ -68,6 +68,16 @@ def test_an_answer_in_any_dress(text: str, answer: str) -> None:
     [
         ("The answer is not A, it is C.", "C"),
         ("The answer isn't A. It is C.", "C"),
+        ("not A, it is C", "C"),
+        ("Not (A), it's C.", "C"),
+        ("I don't think the answer is B. The answer is C.", "C"),
+        ("The answer is B. That is wrong. The answer is C", "C"),
+        ("There is no doubt that the answer is C.", "C"),
+        ("It is not hard to see that the answer is C.", "C"),
+        ("Nobody disputes that the answer is C.", "C"),
+        ("A is wrong so the answer is C.", "C"),
+        ("B) - FALSE\n\nThe answer is C", "C"),
+        ("The answer is C. It is wrong to assume A.", "C"),
         ("The answer is not A but C.", "C"),
         ("The answer is neither A nor B, it's C.", "C"),
         ("The answer is A. Wait, aspirin is needed first, so C.", "C"),
@@ -257,3 +267,22 @@ def test_it_agrees_with_the_authors_of_real_traces(repository: Path, pack: str, 
     agreement, share = levels
     assert sum(both) / len(both) >= agreement
     assert sum(ours is not None for ours, _ in pairs) / len(pairs) >= share
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't think the answer is B",
+        "I would not say that the answer is B.",
+        "I doubt the answer is B.",
+        "Nobody would say the answer is B",
+        "There is no way the answer is B",
+        "Under no circumstances is the answer B",
+        "The student's wrong answer is B.",
+        "The answer is B. This is incorrect.",
+        "The answer is B, which is wrong",
+        "Some say the answer is B, but they are wrong.",
+    ],
+)
+def test_what_is_denied_is_not_chosen(text: str) -> None:
+    assert extract_answer(text, DRUGS) is None

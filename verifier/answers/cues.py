@@ -24,8 +24,10 @@ ANNOUNCED = re.compile(
     rf"|\b{_GOOD}\s+(?:\w+\s+)?(?:option|choice|selection|response)\b{_OF}{_COPULA}"
     r"|(?:答案|正解|答え|回答)\s*(?:应该|應該)?\s*(?:是|为|為|選|选|は|:)+"
     r"|\b(?:respuesta|réponse|antwort|risposta|resposta)\b[^.\n:]{0,40}?(?::|\b(?:es|est|ist|è|é)\b))"
-    # an option must follow at once;
-    r"|(?P<head>\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?)"
+    # an option must follow at once: after "choose", and where a sentence begins with "not A, …";
+    r"|(?P<head>(?:^|(?<=[.!?:]\s))"
+    r"(?=(?:(?:it|this|that)(?: is|'s) )?not\s+(?:option |choice |answer )?[(\"']?\w{1,3}[)\"']?\s*[,;:.-])"
+    r"|\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?)"
     # the letter of one must.
     rf"|(?P<letter>\banswer(?: choice| option)?(?=\s)|选择?|(?:^|(?<=[\s,.;:(-]))(?:{_SO})\b[,:;.!-]*)",
     re.I | re.M,
@@ -38,6 +40,27 @@ UNREAL = re.compile(
 #: What stands before a letter that is being ruled out: "this eliminates answer C".
 ELIMINATED = re.compile(
     r"\b(?:eliminat\w*|rul\w+ out|exclud\w*|discard\w*|reject\w*|cross\w* out|not)\b[^.\n;]{0,40}$", re.I
+)
+_SAYING = (
+    r"(?:say|said|think|thought|believe|claim|agree|accept|suspect|feel|conclude|argue|expect|mean|see (?:how|why))"
+)
+_THAT = r"(?:that|if|whether)"
+#: What stands before an announcement that is denied: "I don't think the answer is B", "a wrong answer is B".
+DOUBTED = re.compile(
+    rf"(?:(?:n't|\bnot|\bcannot|\bnever|\bhardly)[ ]+(?:\w+[ ]+)?{_SAYING}"
+    rf"|\b(?:nobody|no one|no-one|none)[ ]+(?:(?:would|could|can|should|will)[ ]+)?(?:\w+ly[ ]+)?{_SAYING}s?"
+    r"|(?<!no )(?<!without )(?<!without a )\bdoubt(?:s|ed|ful)?|\b(?:no way|not true|untrue)"
+    rf"|\b(?:wrong|incorrect|false|mistaken|mistake)(?:[ ]+to[ ]+{_SAYING})?)"
+    rf"[ ]+(?:{_THAT}[ ]+)?(?:the[ ]+)?(?:{_GOOD}[ ]+)?$|\bunder no circumstances\b[^.\n;:,]{{0,30}}$",
+    re.I,
+)
+#: What is said after an announcement that is taken back: ". This is incorrect", ", but they are wrong".
+RETRACTED = re.compile(
+    r"[\"')\]]*\s*[.,;:!-]?\s*(?:(?:but|and|yet|though|although|however),?\s+)?(?:this|that|which|it|they|these)"
+    r"\s+(?:(?:answer|option|choice|claim)\s+)?(?:is|are|was|were|would be|seems|isn't|aren't|wasn't)\s+(?:\w+ly\s+)?"
+    r"(?:incorrect|wrong|false|mistaken|untrue|not (?:right|correct|true|so)|(?<=n't )(?:right|correct|true))\b"
+    r"(?!\s+(?:to|that|if)\b)",
+    re.I,
 )
 #: What may stand between an announcement and an option.
 SPACE = re.compile(r"[\s\"']*")

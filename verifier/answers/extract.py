@@ -12,13 +12,13 @@ What is denied ("not A", "B is wrong") is never chosen. A text that leaves the c
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from verifier.answers import cues
 from verifier.answers.forms import Marked, Named, plain
 
 #: Part of what a generated pack depends on: raise it when texts come to be read differently.
-EXTRACTOR_VERSION = 1
+EXTRACTOR_VERSION = 2
 
 _MOST_FILLERS = 12  # words between an announcement and its option; beyond that it is another matter
 _LONGEST_CLAUSE = 600  # characters
@@ -79,8 +79,19 @@ def _announcements(marked: Marked) -> Iterator[_Statement]:
         if statement is None and cue.lastgroup == "full":
             statement = _read_clause(marked, cue.start(), cue.end())
         if statement is not None:
-            yield statement
+            yield _taken_back(marked.text, statement, doubtable="answer" in cue[0].lower() or cue.lastgroup == "full")
             end = statement.end
+
+
+def _taken_back(text: str, statement: _Statement, *, doubtable: bool) -> _Statement:
+    """The statement, or its contrary where the words around it deny it.
+
+    What stands before "so" or "wait" (not `doubtable`) is another matter.
+    """
+    doubted = cues.DOUBTED.search(text, max(0, statement.start - 80), statement.start) if doubtable else None
+    if doubted is None and cues.RETRACTED.match(text, statement.end) is None:
+        return statement
+    return replace(statement, chosen=frozenset(), denied=statement.chosen | statement.denied)
 
 
 @dataclass(slots=True)
