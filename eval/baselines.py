@@ -57,8 +57,9 @@ def verdicts(p: Floats) -> Labels:
     return (p > 0.5).astype(np.int64)
 
 
+RANDOM = "random"
 BASELINES: Mapping[str, Callable[[Columns, Texts], Floats]] = {
-    "random": random,
+    RANDOM: random,
     "length": length,
     "self-consistency": self_consistency,
     "answer frequency": answer_frequency,

@@ -90,25 +90,29 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
         traces_per_question: keep the first so many traces of each question; all if None.
 
     Raises:
-        PackError: a file is missing or damaged, a row is not what it should be, or a trace belongs to no question.
+        PackError: a file is missing or damaged, a row is not what it should be, a trace belongs to no question, two have one id,
+            or a question has two right answers.
     """
     questions = {row.id: row for row in read_questions(prefix)}
     taken: dict[str, int] = {}
+    seen, golds = set[str](), dict[str, str]()
     cases = []
     for row in _rows(prefix, "traces", _TraceRow):
         if row.qid not in questions:
             raise PackError(f"{prefix}: trace {row.trace_id!r} belongs to no question ({row.qid!r})")
+        if row.trace_id in seen:
+            raise PackError(f"{prefix}: two traces have the id {row.trace_id!r}")
+        seen.add(row.trace_id)
+        gold = row.gold or questions[row.qid].answer
+        if gold and golds.setdefault(row.qid, gold) != gold:
+            raise PackError(f"{prefix}: question {row.qid!r} has two right answers, {golds[row.qid]!r} and {gold!r}")
         if row.finish == FAILED:
             continue
         taken[row.qid] = taken.get(row.qid, 0) + 1
         if traces_per_question is None or taken[row.qid] <= traces_per_question:
             question = questions[row.qid]
             case = Case(id=row.trace_id, question=question.asked(), trace=Trace(text=row.reasoning))
-            cases.append(
-                LabelledCase(
-                    case, row.trace_label, row.qid, row.generator or "", row.pred or None, row.gold or question.answer
-                )
-            )
+            cases.append(LabelledCase(case, row.trace_label, row.qid, row.generator or "", row.pred or None, gold))
     return cases
 
 

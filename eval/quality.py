@@ -64,13 +64,20 @@ class Comparison:
 
 
 def read_judgments(path: Path) -> list[Judgment]:
-    """Read a file of judgments; raises ValueError with the line for one that is not."""
+    """Read a file of judgments; raises ValueError with the line for one that is not.
+
+    A last line without its end is what a killed run leaves: if it is no judgment, it is left out.
+    """
     judgments = []
+    text = path.read_bytes()
     # Lines of bytes, for a string would be cut at U+2028 and its like as well, which end no line of JSONL.
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    lines = text.splitlines()
+    for number, line in enumerate(lines, start=1):
         try:
             judgments.append(Judgment.model_validate_json(line))
         except ValueError as error:
+            if number == len(lines) and not text.endswith(b"\n"):
+                break
             raise ValueError(f"{path}, line {number}: not a judgment") from error
     return judgments
 

@@ -19,5 +19,12 @@ def url_of(url: str | None) -> str:
 
 
 def key_of(api_key: str | None) -> str | None:
-    """The key to show, if there is one."""
-    return api_key or os.environ.get(API_KEY) or None
+    """The key to show, if there is one; blanks around it, such as the end of a line, are none of it.
+
+    Raises:
+        ValueError: it is no key. The message does not repeat it.
+    """
+    key = (api_key or os.environ.get(API_KEY) or "").strip()
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise ValueError(f"the API key has characters that no key has; look at api_key, or at {API_KEY}")
+    return key or None

@@ -32,7 +32,10 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Stop the loop and wait for its end. The next `run` starts another."""
+        """End what still runs, stop the loop and wait for its end. The next `run` starts another.
+
+        Raises in each thread that waits in `run`: concurrent.futures.CancelledError.
+        """
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = None
@@ -55,5 +58,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
+        for task in (unfinished := asyncio.all_tasks(loop)):
+            task.cancel()  # somebody may be waiting for it
+        loop.run_until_complete(asyncio.gather(*unfinished, return_exceptions=True))
     finally:
         loop.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from serve.jobs.keeper import JobKeeper
 from serve.judging import JudgingService
 from serve.judging_metrics import JudgingMetrics
 from serve.keys_first import KeysFirst
+from serve.known_parameters import known_parameters
 from serve.outermost import WrappedApp
 from serve.request_log import RequestLog
 from serve.routes import jobs, judgments, operations, page, peers, rerank, reward, searches, select, stream, verify
@@ -58,15 +59,14 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await service.start()
-        tidying = asyncio.create_task(stores.keep_tidy())
-        await keeper.start()
-        yield
-        await keeper.aclose()
-        tidying.cancel()
-        await service.aclose()
-        await stores.aclose()
-        await tracing.aclose()
+        async with AsyncExitStack() as closing:  # in the reverse order, each whatever becomes of the others
+            for part in (tracing, stores, service):
+                closing.push_async_callback(part.aclose)
+            await service.start()
+            closing.callback(asyncio.create_task(stores.keep_tidy()).cancel)
+            closing.push_async_callback(keeper.aclose)
+            await keeper.start()
+            yield
 
     app = WrappedApp(
         partial(RequestLog, metrics=metrics, tracing=tracing, lines=settings.access_log),
@@ -74,6 +74,9 @@ def create_app(
         version=info.version,
         summary="Judges medical reasoning, with evidence. A research tool, not a medical device.",
         lifespan=lifespan,
+        dependencies=[Depends(known_parameters)],
+        docs_url=None,  # these pages load scripts from elsewhere, and the page on this origin holds a key
+        redoc_url=None,
     )
     app.state.judging = service  # for who stops the server, see `serve.listen.Drain`
     install(app)

@@ -110,10 +110,13 @@ def delete_older(log: Path, oldest: float) -> int:
     Raises:
         OSError: one cannot be deleted.
     """
-    old = [path for path in log.glob("*/*.jsonl") if path.stat().st_mtime < oldest]
-    for path in old:
-        path.unlink(missing_ok=True)
-    return len(old)
+    deleted = 0
+    for path in log.glob("*/*.jsonl"):
+        with suppress(FileNotFoundError):  # another process tidies as well
+            if path.stat().st_mtime < oldest:
+                path.unlink()
+                deleted += 1
+    return deleted
 
 
 def find_line(log: Path, id: str) -> bytes | None:

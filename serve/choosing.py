@@ -31,7 +31,7 @@ class _Voter:
     @property
     def rank(self) -> tuple[float, str, int]:
         """Best first; the position tells only equal candidates apart."""
-        return -(self.p or 0.0), self.digest, self.place
+        return 0.0 if self.p is None else -self.p, self.digest, self.place
 
 
 def choose(request: SelectRequest, cases: Sequence[Case], judgments: Sequence[Judgment]) -> Selected:
@@ -99,8 +99,8 @@ def _count(request: SelectRequest, voters: Sequence[_Voter]) -> tuple[dict[str, 
         return {}, None, False, False
     belief = dict.fromkeys(possible, 0)  # whole units, so that no order of adding matters
     for voter in voters:
-        if voter.answer in belief:
-            belief[voter.answer] += round((voter.p or 0.0) * UNITS)
+        if voter.answer in belief and voter.p is not None:
+            belief[voter.answer] += round(voter.p * UNITS)
     question = request.question.model_dump_json()
     winner = min(possible, key=lambda answer: (-possible[answer], -belief[answer], _digest(question, answer)))
     return selection.weights, winner, len(possible) > 1, selection.fell_back

@@ -25,7 +25,8 @@ from verifier.types import Case, Judgment
 About = Literal["correctness", "coherence"]
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-_ADDRESS = re.compile(r"\bhttps?://[^\s;,'\"]+")  # of an engine or an index, which are no business of a caller's
+#: Addresses of an engine or an index, and names of our own classes: no business of a caller's.
+_INSIDE = re.compile(r"\bhttps?://[^\s;,'\"]+|\b[A-Z]\w*(?:Error|Exception)\b")
 
 
 class JudgingService:
@@ -187,7 +188,7 @@ class JudgingService:
 
 def _for_callers(judgment: Judgment) -> Judgment:
     """The judgment without what its failure tells of the service's insides; these are logged."""
-    public = without_folders(_ADDRESS.sub("…", judgment.detail))
+    public = without_folders(_INSIDE.sub("…", judgment.detail))
     if public == judgment.detail:
         return judgment
     _log.warning("case %s: %s: %s", judgment.case_digest, judgment.status, judgment.detail)

@@ -10,7 +10,7 @@ from serve.callers import Door
 from serve.errors import ServiceError, problem
 
 #: Answered to anybody: what watches the process, the description of the API, and the page, which is files without data.
-OPEN = frozenset({"/", "/health", "/ready", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"})
+OPEN = frozenset({"/", "/health", "/ready", "/openapi.json"})
 #: As are the files that the page consists of.
 OPEN_FOLDERS = ("/page/",)
 

@@ -8,14 +8,6 @@ _POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
-#: FastAPI's pages about the API start with a script in the page and load the rest from a public server.
-_DESCRIPTION_POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; "
-    "style-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net https://fonts.googleapis.com; "
-    "font-src https://fonts.gstatic.com; img-src 'self' data: https://fastapi.tiangolo.com https://cdn.redoc.ly; "
-    "worker-src 'self' blob:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
-)
-_DESCRIPTION_PATHS = ("/docs", "/redoc")
 #: On every answer.
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -37,14 +29,13 @@ class SecurityHeaders:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        described = scope["path"].startswith(_DESCRIPTION_PATHS)
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                headers.setdefault("Content-Security-Policy", _DESCRIPTION_POLICY if described else _POLICY)
+                headers.setdefault("Content-Security-Policy", _POLICY)
                 headers.setdefault("Cache-Control", "no-store")  # judgments are somebody's
             await send(message)
 

@@ -1,6 +1,7 @@
 """What a service keeps on the disk: keys, judgments that were made, the log of what was given, and where its jobs are."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from serve.callers import Caller
 from serve.keys import KeyStore
 from serve.served_judge import ServedJudge
 from verifier.types import Case, Judgment
+
+logger = logging.getLogger(__name__)
 
 CORRECTNESS = "correctness"  # the question whether a trace is free of errors
 _TIDY_S = 3600.0  # between two rounds of deleting what is old
@@ -109,10 +112,13 @@ class Stores:
     async def keep_tidy(self) -> None:
         """Delete what is old, now and then; runs until it is cancelled."""
         while True:
-            if self.cache is not None:
-                await self.cache.tidy()
-            if self.audit is not None:
-                await self.audit.tidy()
+            for store in (self.cache, self.audit):
+                if store is None:
+                    continue
+                try:
+                    await store.tidy()
+                except Exception:  # whatever it was, the next round may do better, and must come
+                    logger.exception("what is old could not be deleted")
             await asyncio.sleep(_TIDY_S)
 
     async def aclose(self) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from eval.baselines import RANDOM
 from eval.candidates import Candidates, Gathered, gather
 from eval.closed_forms import any_right_at
 from eval.columns import NOT_JUDGED, Columns
@@ -54,6 +55,8 @@ def selection_table(columns: Columns, generator: str, scorers: Iterable[Scorer])
         if not np.isnan(scorer.p).all() and scorer.name != _NOT_A_CHOICE:
             strategies = _OF_A_JUDGE if scorer.is_judge else (Strategy.BEST,)
             curves = scaling(judged_by(known, scorer), wanted, strategies)
+            if scorer.name == RANDOM:  # not what one draw of numbers came to, but what to expect: any trace is as good
+                curves = {strategy: np.broadcast_to(curve[:1], curve.shape) for strategy, curve in curves.items()}
             rows += [(strategy.value, scorer.name, curves[strategy]) for strategy in strategies]
     rows.append((ANY_RIGHT, "", np.stack([any_right_at(batch.right, batch.counts, n) for n in wanted])))
     return [

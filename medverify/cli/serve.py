@@ -24,7 +24,7 @@ def serve(
     model: ModelOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Serve the judge over HTTP: verdicts, rewards in trainers' own protocols, searches; the API is described at /docs.
+    """Serve the judge over HTTP: verdicts, rewards in trainers' own protocols, searches; the API is described at /openapi.json.
 
     The model is loaded once; requests in flight share its batches. SIGTERM finishes what is under way, then stops.
     """

@@ -111,11 +111,12 @@ class JobRunner:
         while not job.gone:
             try:
                 await self._disk(job.files.append, line)
-            except OSError as error:
+            except Exception as error:  # whatever it was, this worker must go on: nobody would start another
                 if not job.unwritable:
-                    logger.error("job %s: results cannot be written: %s", job.spec.id, error)
+                    logger.exception("job %s: results cannot be written", job.spec.id)
                 job.unwritable = True
-                job.waiting_for = f"room for its results on the disk: {error.strerror}"
+                why = error.strerror if isinstance(error, OSError) else "the service met an error of its own"
+                job.waiting_for = f"room for its results on the disk: {why}"
                 await asyncio.sleep(self._retry_s)
                 continue
             job.unwritable = False

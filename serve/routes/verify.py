@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Depends, Request, Response
 
 from serve.callers import Caller, caller
 from serve.client_left import unless_client_leaves
-from serve.errors import JUDGING
+from serve.errors import JUDGING, unfit
 from serve.judging import JudgingService
 from serve.nemo_gym import verify_rollout
 from serve.nemo_gym_schemas import NemoGymRewarded, NemoGymVerify
@@ -37,6 +37,9 @@ def router(service: JudgingService) -> APIRouter:
         """
         if isinstance(body, NemoGymVerify):
             return await unless_client_leaves(request, verify_rollout(service, body, asked, caller=asking))
+        if request.query_params:
+            detail = "no parameters in the address: they are for NeMo Gym's rollouts, and have no say here"
+            raise unfit([{"field": name, "expected": detail} for name in request.query_params])
         cases = body.cases if isinstance(body, VerifyMany) else [body.case]
         judging = service.judge_all(cases, caller=asking, seed=body.seed, deadline_s=body.deadline_s)
         judgments = await unless_client_leaves(request, judging)

@@ -74,6 +74,9 @@ def test_each_baseline_stands_beside_the_judge(oracle: PackReport) -> None:
     assert "Brier" not in found  # its p is an order, no probability
     assert 0.5 < (found["AUROC"] or 0) < 1
     assert selection(oracle, "best-of-n", "answer frequency")[4] is not None
+    assert set(selection(oracle, "best-of-n", "random").values()) == {
+        selection(oracle, "majority")[1]
+    }  # one is as good
     assert {row.second for row in oracle.paired} == scorers - {"judge"}
     (pair,) = [row for row in oracle.paired if row.second == "random"]
     by_name = {row.name: row for row in pair.rows}

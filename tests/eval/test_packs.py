@@ -125,6 +125,16 @@ def test_two_questions_with_one_id_are_named(write: Write) -> None:
         read_pack(write([*QUESTIONS, QUESTIONS[0]]))
 
 
+def test_two_traces_with_one_id_are_named_before_anything_is_judged(write: Write) -> None:
+    with pytest.raises(PackError, match="two traces have the id 'q1#1'"):
+        read_pack(write(traces=[*TRACES, TRACES[0]]))
+
+
+def test_a_question_with_two_right_answers_is_named(write: Write) -> None:
+    with pytest.raises(PackError, match="'q1' has two right answers, 'A' and 'B'"):
+        read_pack(write(traces=[*TRACES, {**TRACES[0], "trace_id": "q1#9", "gold": "B"}]))
+
+
 def test_a_trace_that_could_not_be_made_is_left_out(write: Write) -> None:
     failed = {**TRACES[1], "trace_id": "x", "reasoning": "[nothing]", "finish": FAILED}
     made = [{**row, "finish": "end"} for row in TRACES]

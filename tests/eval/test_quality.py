@@ -83,6 +83,18 @@ def test_a_line_that_is_no_judgment_is_named(tmp_path: Path, line: bytes) -> Non
         read_judgments(path)
 
 
+def test_the_torn_end_of_a_killed_run_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "judgments.jsonl"
+    whole = to_line(judgment("a", 0.9))
+    path.write_bytes(whole + whole[: len(whole) // 2])
+    assert [found.id for found in read_judgments(path)] == ["a"]
+    path.write_bytes(whole[: len(whole) // 2] + b"\n" + whole)
+    with pytest.raises(ValueError, match="line 1: not a judgment"):
+        read_judgments(path)
+    path.write_bytes(whole.rstrip(b"\n"))  # whole, but for its end
+    assert len(read_judgments(path)) == 1
+
+
 def test_a_number_that_belongs_to_a_failure_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "j.jsonl"
     path.write_bytes(to_line(judgment("a")).replace(b'"p_correct":null', b'"p_correct":0.5'))

@@ -374,9 +374,11 @@ async def test_what_is_known_needs_no_room(tmp_path: Path) -> None:
 
 async def test_callers_are_not_told_where_things_lie(caplog: pytest.LogCaptureFixture) -> None:
     def fails(_: str) -> EngineError:
-        return EngineError("http://10.0.0.7:8000/v1 is away; /srv/models/judge/weights.bin cannot be read")
+        return EngineError(
+            "http://10.0.0.7:8000/v1 is away (ConnectError); /srv/models/judge/weights.bin cannot be read"
+        )
 
     service = JudgingService(judge_of(ScriptedEngine(fails)), ServeSettings())
     [judgment] = await service.judge_all([Case(id="1", **CASE)], caller=Caller())
-    assert judgment.detail == "… is away; …/weights.bin cannot be read"
+    assert judgment.detail == "… is away (…); …/weights.bin cannot be read"
     assert "/srv/models/judge/weights.bin" in caplog.text

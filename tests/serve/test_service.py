@@ -118,5 +118,29 @@ def test_the_description_resolves_and_explains_every_route(client: TestClient) -
     assert description["info"]["version"] == "1.2.3"
 
 
-def test_the_pages_about_the_api_load(client: TestClient) -> None:
-    assert "swagger" in client.get("/docs").text.lower()
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+def test_no_page_loads_scripts_from_elsewhere(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/reward?seed=7",
+        "/slime?accuracy_wieght=1",
+        "/get_reward?weight=1",
+        "/verify?accuracy=label",
+        "/select?strategy=hard",
+    ],
+)
+def test_what_the_address_says_and_nobody_reads_is_refused(client: TestClient, address: str) -> None:
+    bodies = {
+        "/verify": CASE,
+        "/select": {"question": "q", "candidates": [{"trace": "t"}]},
+        "/reward": {"items": [{"kind": "judge", "response": "<answer>1</answer>", "label": 1}]},
+        "/slime": {"prompt": "q", "response": "r", "label": "A"},
+        "/get_reward": {"query": [], "prompts": [], "labels": []},
+    }
+    path, _, query = address.partition("?")
+    response = client.post(address, json=bodies[path])
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, query.partition("=")[0])
