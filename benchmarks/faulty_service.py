@@ -39,10 +39,10 @@ from dataclasses import dataclass  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from configs.settings import JudgeSettings, Limits, PathSettings, ServeSettings, Settings  # noqa: E402
+from medverify.about import info_of  # noqa: E402
 from retrieval.passage import Hit, PartialAnswerError, Passage, RetrievalError, UnavailableError  # noqa: E402
 from serve.app import create_app  # noqa: E402
 from serve.listen import listen  # noqa: E402
-from serve.schemas import Info  # noqa: E402
 from serve.stores import Stores  # noqa: E402
 from verifier.engines.base import Completion, EngineError, Generate  # noqa: E402
 from verifier.engines.scripted import ScriptedEngine  # noqa: E402
@@ -158,21 +158,11 @@ def main(port: int, state: Path) -> None:
     limits = Limits(deadline_s=DEADLINE_S, search_timeout_s=0.4)
     judge = Judge(engine, FaultyBook(), load_prompt("judge"), "free", JudgeSettings(force_verdict=False, limits=limits))
     settings = Settings(
+        judge=JudgeSettings(model="scripted"),
         serve=ServeSettings(max_queue=96, retry_after_s=1, max_retry_after_s=2, access_log=False),
         paths=PathSettings(state=state),
     )
-    info = Info(
-        judge_id=judge.judge_id,
-        model="scripted",
-        mode="free",
-        engine=engine.describe(),
-        prompt="judge",
-        prompt_digest=judge.prompt.digest,
-        index_digest="1" * 64,
-        version="0",
-        quality=[],
-    )
-    app = create_app(judge, settings.serve, info, Stores.of(settings))
+    app = create_app(judge, settings.serve, info_of(judge, settings), Stores.of(settings))
     listen(app, host="127.0.0.1", port=port, drain_s=5, drain=app.state.judging, access_log=False)
 
 

@@ -30,11 +30,11 @@ from math import ceil
 from pathlib import Path
 
 from configs.settings import JudgeSettings, PathSettings, ServeSettings, Settings
+from medverify.about import info_of
 from retrieval.passage import Hit, Passage
 from serve.app import create_app
 from serve.listen import listen
 from serve.load import Connection
-from serve.schemas import Info
 from serve.stores import Stores
 from verifier.engines.scripted import ScriptedEngine
 from verifier.judge import Judge
@@ -81,21 +81,11 @@ def serve(delay_s: float, in_flight: int, state: Path | None) -> None:
     )  # type: ignore[arg-type]
     judge = Judge(engine, Book(), load_prompt("judge"), "free", JudgeSettings())
     settings = Settings(
+        judge=JudgeSettings(model="scripted"),
         serve=ServeSettings(max_queue=2 * max(64, in_flight), access_log=False, keys="off"),
         paths=PathSettings() if state is None else PathSettings(state=state),
     )
-    info = Info(
-        judge_id=judge.judge_id,
-        model="scripted",
-        mode="free",
-        engine=engine.describe(),
-        prompt="judge",
-        prompt_digest=judge.prompt.digest,
-        index_digest="1" * 64,
-        version="0",
-        quality=[],
-    )
-    app = create_app(judge, settings.serve, info, None if state is None else Stores.of(settings))
+    app = create_app(judge, settings.serve, info_of(judge, settings), None if state is None else Stores.of(settings))
     listen(app, host="127.0.0.1", port=0, drain_s=5, drain=app.state.judging, access_log=False, backlog=4096)
 
 

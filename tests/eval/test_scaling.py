@@ -123,7 +123,7 @@ def test_nothing_drawn_is_refused(sizes: list[int], draws: int) -> None:
 @pytest.mark.parametrize(
     ("name", "mean", "majority", "anything"),
     [
-        ("usmle_dev100_n29", 0.410, 0.450, 0.929),
+        ("usmle_dev100_n29", 0.410, 0.449, 0.929),  # 44.5 of 99 is .44949; the data's README has .450, rounded twice
         ("medmcqa_dev1000_n9", 0.493, 0.596, 0.926),
         ("pubmedqa_other500_ctx", 0.727, 0.788, 0.892),
     ],
@@ -143,7 +143,6 @@ def test_the_votes_of_the_real_packs(
     assert round(float(right_QM.sum() / batch.present_QM.sum()), 3) == mean
     assert round(float(any_right_at(right_QM, batch.counts, most).mean()), 3) == anything
     for strategy in VOTES:  # nothing is judged, so all fall back on the majority
-        # 44.5 of 99 is .4495, which the table rounds up.
-        assert accuracy_at(strategy, batch, most).mean() == pytest.approx(majority, abs=0.00051)
+        assert round(float(accuracy_at(strategy, batch, most).mean()), 3) == majority
     by_answers = mean_accuracy(batch.right, batch.counts)
     assert accuracy_at(Strategy.MAJORITY, batch, 1) == pytest.approx(by_answers)
