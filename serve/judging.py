@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from configs.settings import ServeSettings
 from serve.admission import Admission, draining
@@ -16,13 +16,11 @@ from serve.judging_stats import JudgingStats
 from serve.pace import Pace
 from serve.request_ids import request_id
 from serve.served_judge import ServedJudge
-from serve.stores import Given, Stores
+from serve.stores import About, Asked, Given, Stores
 from serve.tracing import Tracing
 from serve.watching import Admitted, Silence, Told, watched
 from verifier.types import Case, Judgment
 
-#: What is asked about a trace: whether it is free of errors, or whether it holds together.
-About = Literal["correctness", "coherence"]
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 #: Addresses of an engine or an index, and names of our own classes: no business of a caller's.
@@ -96,43 +94,50 @@ class JudgingService:
         await self.judge.aclose()
 
     async def judge_all(
+        self, cases: Sequence[Case], *, caller: Caller, seed: int | None = None, deadline_s: float | None = None
+    ) -> list[Judgment]:
+        """Judge whether traces are free of errors: `answer_all` with that question about each case."""
+        return await self.answer_all([Asked(case, seed) for case in cases], caller=caller, deadline_s=deadline_s)
+
+    async def answer_all(
         self,
-        cases: Sequence[Case],
+        asked: Sequence[Asked],
         *,
         caller: Caller,
-        seed: int | None = None,
         deadline_s: float | None = None,
-        about: About = "correctness",
         watch: Callable[[Told], None] | None = None,
     ) -> list[Judgment]:
-        """Judge cases independently of one another. Every case ends in a judgment, in order; what fails is a status.
+        """Answer questions about cases independently of one another. Each ends in a judgment, in order; what fails is a status.
 
-        Equal cases in flight, in this request or another, are one episode.
+        They are let in together or not at all. Equal ones in flight, in this request or another, are one episode.
 
         Args:
-            cases: what to judge.
+            asked: what to judge.
             caller: who asks.
-            seed: in place of the judge's own.
             deadline_s: for all of it, if it is sooner than the judge's own.
-            about: the question that is asked about each trace.
             watch: told what happens in their episodes, also what happened before they were asked for.
 
         Raises:
-            ServiceError: 413 if the cases can never fit into one request; 503 with Retry-After if they do not fit now, cannot be
+            ServiceError: 413 if they can never fit into one request; 503 with Retry-After if they do not fit now, cannot be
                 begun before the deadline, or if the service is about to stop; 501 if nobody judges that here.
         """
-        judge = self._asked(about)
-        if len(cases) > (largest := self.largest_of(caller)):
-            detail = f"{len(cases)} cases; at most {largest} fit into one request"
+        judges = [self._judge_of(one.about) for one in asked]
+        if len(asked) > (largest := self.largest_of(caller)):
+            detail = f"{len(asked)} cases; at most {largest} fit into one request"
             raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
         if self.draining:
             raise draining()
-        seed = judge.seed if seed is None else seed
-        allowed_s = judge.deadline_s if deadline_s is None else min(judge.deadline_s, deadline_s)
+        allowed_s = min(filter(None, (self.judge.deadline_s, deadline_s)))
         deadline = asyncio.get_running_loop().time() + allowed_s
-        found = await _together([self.stores.recall(judge, case, seed, about) for case in cases])
+        seeds = [judge.seed if one.seed is None else one.seed for one, judge in zip(asked, judges, strict=True)]
+        found = await _together(
+            [
+                self.stores.recall(judge, one.case, seed, one.about)
+                for one, judge, seed in zip(asked, judges, seeds, strict=True)
+            ]
+        )
         unknown = found.count(None)
-        self.stats.cached += len(cases) - unknown
+        self.stats.cached += len(asked) - unknown
         given = [None if known is None else Given(known, cached=True) for known in found]
         if unknown:
             places = [place for place, known in enumerate(found) if known is None]
@@ -141,14 +146,20 @@ class JudgingService:
                     watch(Admitted(self.admission.in_flight))
                 asking = [
                     self._flights.judge(
-                        judge, cases[place], seed, about, caller=caller.name, deadline=deadline, watch=watch
+                        judges[place],
+                        asked[place].case,
+                        seeds[place],
+                        asked[place].about,
+                        caller=caller.name,
+                        deadline=deadline,
+                        watch=watch,
                     )
                     for place in places
                 ]
                 for place, judgment in zip(places, await _together(asking), strict=True):
                     given[place] = Given(_for_callers(judgment))
         answers = [one for one in given if one is not None]
-        judgments = await self.stores.record(cases, answers, judge, caller, about=about, request_id=request_id())
+        judgments = await self.stores.record(asked, answers, self.judge, caller, request_id=request_id())
         self.stats.given.update(judgment.status for judgment in judgments)
         return judgments
 
@@ -159,7 +170,6 @@ class JudgingService:
         caller: Caller,
         seed: int | None = None,
         deadline_s: float | None = None,
-        about: About = "correctness",
     ) -> AsyncGenerator[Told | Silence | Judgment, None]:
         """Judge a case and tell what happens, as it happens; the judgment comes last. One from the cache comes alone.
 
@@ -170,14 +180,12 @@ class JudgingService:
         """
 
         async def judging(tell: Callable[[Told], None]) -> Judgment:
-            [judgment] = await self.judge_all(
-                [case], caller=caller, seed=seed, deadline_s=deadline_s, about=about, watch=tell
-            )
+            [judgment] = await self.answer_all([Asked(case, seed)], caller=caller, deadline_s=deadline_s, watch=tell)
             return judgment
 
         return watched(judging)
 
-    def _asked(self, about: About) -> ServedJudge:
+    def _judge_of(self, about: About) -> ServedJudge:
         if about == "correctness":
             return self.judge
         if self.coherence is None:

@@ -8,7 +8,6 @@ from fastapi import Response
 from pydantic import TypeAdapter, ValidationError
 
 from serve.callers import Caller
-from serve.chat_text import answer_text, question_of
 from serve.errors import ServiceError, unfit
 from serve.judging import JudgingService
 from serve.nemo_gym_schemas import NemoGymVerify
@@ -16,6 +15,7 @@ from serve.peer_rewards import item_of, reward_samples
 from serve.reward_schemas import Reward
 from serve.rewarding import Sought
 from serve.rewards import weighted
+from verifier.chat_text import answer_text, question_of
 from verifier.types import NonEmpty, OptionKey
 
 _OPTIONS = TypeAdapter(dict[OptionKey, NonEmpty])

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from serve.callers import Caller
 from serve.errors import ServiceError, unfit
-from serve.judging import About, JudgingService
+from serve.judging import JudgingService
 from serve.reward_schemas import DEFAULT_WEIGHTS, Accuracy, JudgeItem, Reward, TraceItem, Weights
 from serve.rewards import judge_reward, trace_reward
-from verifier.types import Case, Judgment
+from serve.stores import About, Asked
+from verifier.types import Judgment
 
 _MANY_CHARS = 10_000  # reading answers in more of them would keep other requests waiting
 
@@ -70,33 +71,16 @@ async def reward_all(
 async def _judge(
     service: JudgingService, traces: dict[int, TraceItem], sought: Sought, caller: Caller
 ) -> dict[tuple[About, int], Judgment]:
-    """Ask all questions about all traces at once; items with the same seed go together."""
-    groups = dict[int | None, list[int]]()
-    for place, item in traces.items():
-        groups.setdefault(sought.seed if item.seed is None else item.seed, []).append(place)
-    judged = dict[tuple[About, int], Judgment]()
-
-    async def ask(about: About, seed: int | None, places: list[int]) -> None:
-        cases: list[Case] = [traces[place].case for place in places]
-        found = await service.judge_all(cases, caller=caller, seed=seed, deadline_s=sought.deadline_s, about=about)
-        judged.update({(about, place): judgment for place, judgment in zip(places, found, strict=True)})
-
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for about in sought.asks:
-                for seed, places in groups.items():
-                    tasks.create_task(ask(about, seed, places))
-    except* ServiceError as refused:
-        refusal = _first(refused)
-    else:
-        return judged
-    raise refusal
-
-
-def _first(group: BaseExceptionGroup[ServiceError]) -> ServiceError:
-    """One of several refusals: callers are told one at a time."""
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    """Ask all questions about all traces, as one request."""
+    questions = [(about, place) for about in sought.asks for place in traces]
+    if not questions:
+        return {}
+    asked = [
+        Asked(traces[place].case, sought.seed if traces[place].seed is None else traces[place].seed, about)
+        for about, place in questions
+    ]
+    judgments = await service.answer_all(asked, caller=caller, deadline_s=sought.deadline_s)
+    return dict(zip(questions, judgments, strict=True))
 
 
 def _characters(item: TraceItem | JudgeItem) -> int:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from configs.settings import Settings
 from serve import audit, cache, keys
@@ -20,8 +20,19 @@ from verifier.types import Case, Judgment
 
 logger = logging.getLogger(__name__)
 
-CORRECTNESS = "correctness"  # the question whether a trace is free of errors
+#: What is asked about a trace: whether it is free of errors, or whether it holds together.
+About = Literal["correctness", "coherence"]
+CORRECTNESS: About = "correctness"
 _TIDY_S = 3600.0  # between two rounds of deleting what is old
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question about a case."""
+
+    case: Case
+    seed: int | None = None  # in place of the judge's own
+    about: About = CORRECTNESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +97,11 @@ class Stores:
 
     async def record(
         self,
-        cases: Sequence[Case],
+        asked: Sequence[Asked],
         given: Sequence[Given],
         judge: ServedJudge,
         caller: Caller,
         *,
-        about: str = CORRECTNESS,
         request_id: str | None = None,
     ) -> list[Judgment]:
         """Write judgments down before they are given; they come back with their ids in the log.
@@ -104,8 +114,8 @@ class Stores:
         index = judge.retriever.digest
         return await self.audit.record(
             [
-                Judged(case, item.judgment, caller.name, about, index, item.cached, request_id)
-                for case, item in zip(cases, given, strict=True)
+                Judged(one.case, item.judgment, caller.name, one.about, index, item.cached, request_id)
+                for one, item in zip(asked, given, strict=True)
             ]
         )
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from medverify.replies import TraceItem
-from medverify.trainers.samples import ColumnError, item_of, text_of, tool_step
+from medverify.trainers.samples import ColumnError, item_of, tool_step
 from medverify.trainers.trl import RewardFunction
+from verifier.chat_text import text_of
 from verifier.types import Case
 
 RewardFn = Callable[..., list[float | None]]

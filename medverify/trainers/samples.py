@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from medverify.replies import TraceItem
+from verifier.chat_text import text_of
 
 _TOOL_CHARACTERS = 4000  # of a tool's result that is shown beside the policy's text
 
@@ -20,16 +21,6 @@ EMPTY = "the completion is empty"
 
 class ColumnError(ValueError):
     """A data set has not the columns that it should have; says which, and how to name another."""
-
-
-def text_of(content: Any) -> str:
-    """The text of a message's content, which is a text or a list of parts."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    parts = [part.get("text") or "" if isinstance(part, Mapping) else str(part) for part in content]
-    return "".join(parts)
 
 
 def policy_text(completion: Any) -> str:
@@ -58,14 +49,6 @@ def tool_step(text: str) -> str:
     """A tool's result as a step of a trace."""
     cut = "" if len(text) <= _TOOL_CHARACTERS else " …"
     return f"[result of the tool, not written by the policy] {text[:_TOOL_CHARACTERS]}{cut}"
-
-
-def prompt_question(prompt: Any) -> str:
-    """The question that a prompt asks: the prompt, or the last message of its user."""
-    if isinstance(prompt, str):
-        return prompt
-    asked = [text_of(message.get("content")) for message in prompt if message.get("role") == "user"]
-    return asked[-1] if asked else ""
 
 
 def options_of(given: Any) -> dict[str, str] | None:

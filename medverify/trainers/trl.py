@@ -14,7 +14,8 @@ from medverify.client import AsyncClient
 from medverify.loop_thread import LoopThread
 from medverify.replies import Reward, TraceItem
 from medverify.trainers.rewarding import Wanted, rewards_of
-from medverify.trainers.samples import column, item_of, label_of, options_of, policy_text, prompt_question
+from medverify.trainers.samples import column, item_of, label_of, options_of, policy_text
+from verifier.chat_text import question_of
 
 
 class AsyncRewardFunction:
@@ -90,7 +91,7 @@ class AsyncRewardFunction:
         return [
             item_of(
                 place,
-                str(questions[place] or prompt_question(asked[place])),
+                str(questions[place] or question_of(asked[place])),
                 policy_text(completions[place]),
                 options_of(options[place]),
                 label_of(labels[place]),

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Depends, Request
 
 from configs.settings import ServeSettings
 from serve.callers import Caller, caller
-from serve.chat_text import question_of, response_in, trimmed
 from serve.client_left import unless_client_leaves
 from serve.errors import JUDGING, unfit
 from serve.judging import JudgingService
@@ -15,6 +14,7 @@ from serve.peer_schemas import GetReward, GotReward, SlimeSample, SlimeScore
 from serve.reward_schemas import DEFAULT_WEIGHTS
 from serve.rewarding import Sought
 from serve.rewards import weighted
+from verifier.chat_text import question_of, response_in, trimmed
 
 #: Seconds until an answer must be on its way: OpenRLHF waits 180, slime 120.
 OPENRLHF_S, SLIME_S = 170.0, 110.0

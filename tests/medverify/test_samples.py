@@ -10,7 +10,6 @@ from medverify.trainers.samples import (
     label_of,
     options_of,
     policy_text,
-    prompt_question,
     steps_with_tools,
 )
 
@@ -37,13 +36,6 @@ def test_tool_results_are_marked_and_shortened() -> None:
     assert long.endswith("x …")
     assert len(long) < 4100
     assert steps_with_tools(" ") == []
-
-
-def test_the_question_of_a_prompt() -> None:
-    assert prompt_question("What?") == "What?"
-    talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "First?"}]
-    assert prompt_question([*talk, {"role": "user", "content": "Then?"}]) == "Then?"
-    assert prompt_question(talk[:1]) == ""
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from serve.callers import Caller
 from serve.errors import ServiceError
 from serve.judging import JudgingService
 from serve.reward_schemas import Reward, RewardRequest, Rewards
-from serve.stores import Stores
+from serve.stores import Asked, Stores
+from verifier.coherence import coherence_judge
 from verifier.types import Case
 
 JUDGED = "<think>Every step is right.</think><answer>1</answer>"
@@ -293,11 +294,33 @@ def test_a_retry_costs_only_what_was_not_judged(tmp_path: Path) -> None:
             assert kept["judge_id"] == reward[judge]
 
 
+def test_what_needs_no_judge_asks_none_and_leaves_no_line(tmp_path: Path) -> None:
+    stores = Stores.of(Settings(paths=PathSettings(state=tmp_path)))
+    with TestClient(rewarding_app(stores=stores)) as client:
+        item = {"kind": "judge", "response": "<think>x</think><answer>1</answer>", "label": 1}
+        assert [reward["reward"] for reward in rewards_of(client, item)] == [1.0]
+        assert client.get("/judgments").json()["judgments"] == []
+
+
 async def test_nobody_judges_what_there_is_no_judge_for() -> None:
     service = JudgingService(judge_of(), ServeSettings())
     case = Case.model_validate({"id": "c", **ITEM})
     with pytest.raises(ServiceError, match="no judge for coherence") as refused:
-        await service.judge_all([case], caller=Caller(), about="coherence")
+        await service.answer_all([Asked(case, about="coherence")], caller=Caller())
     assert refused.value.status == 501
     [judgment] = await service.judge_all([case], caller=Caller())
     assert judgment.p_correct == pytest.approx(RIGHT)
+
+
+async def test_questions_are_let_in_together_or_not_at_all() -> None:
+    """Of two questions about a trace the first would fit beside what is in flight; it is not begun."""
+    engine = rewarding_engine()
+    judge = judge_of(engine)
+    service = JudgingService(judge, ServeSettings(max_queue=2), coherence=coherence_judge(judge))
+    case = Case.model_validate({"id": "c", **ITEM})
+    with service.admission.admit(1, Caller("somebody else"), 60.0):
+        with pytest.raises(ServiceError, match="exceed the limit of 2"):
+            await service.answer_all([Asked(case), Asked(case, about="coherence")], caller=Caller())
+        assert not engine.requests
+    both = await service.answer_all([Asked(case), Asked(case, about="coherence")], caller=Caller())
+    assert [judgment.judge_id for judgment in both] == [judge.judge_id, coherence_judge(judge).judge_id]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.chat_text import answer_text, question_of, response_in, text_of, trimmed
+from verifier.chat_text import answer_text, question_of, response_in, text_of, trimmed
 
 ASKED = "What does warfarin inhibit?"
 TEMPLATES = [
