@@ -21,6 +21,9 @@ from verifier.events import Decided, Event, Opened, Searched, Thought
 from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status
 
+#: Importing Ray Serve declares its schemas in a form that pydantic wants no more.
+of_ray_serve = pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`")
+
 FILE = Path("configs/ray-judge.yaml")
 
 
@@ -212,7 +215,25 @@ def ray_judge(handle: Any, leaving: bool) -> RayJudge:
     return RayJudge(handle, OneBook(), "j" * 64, None, seed=3, deadline_s=60.0, max_together=8, is_leaving=is_leaving)
 
 
+class Refuses(NobodyThere):
+    """Ray Serve itself refuses a call: no replica is to be had, or all queues are full."""
+
+    async def __anext__(self) -> Any:
+        from ray.serve.exceptions import BackPressureError
+
+        raise BackPressureError(num_queued_requests=9, max_queued_requests=9)
+
+
 @needs_ray
+@of_ray_serve
+async def test_what_ray_serve_refuses_is_a_named_failure() -> None:
+    judgment = await ray_judge(Refuses(), leaving=False).verify(case("a"))
+    assert (judgment.status, judgment.p_correct) == (Status.ENGINE_FAILED, None)
+    assert judgment.detail.startswith("the replica that judged this case is gone; tried")
+
+
+@needs_ray
+@of_ray_serve
 async def test_a_case_that_no_replica_will_take_is_a_named_failure() -> None:
     handle = NobodyThere()
     judgment = await ray_judge(handle, leaving=True).verify(case("a"))
@@ -222,6 +243,7 @@ async def test_a_case_that_no_replica_will_take_is_a_named_failure() -> None:
 
 
 @needs_ray
+@of_ray_serve
 async def test_a_case_that_no_replica_takes_in_time_is_late() -> None:
     handle = NobodyThere()
     judgment = await ray_judge(handle, leaving=False).verify(case("a"), 7, deadline_s=1.0)

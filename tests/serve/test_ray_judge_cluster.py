@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,8 +184,10 @@ async def test_a_replica_hangs(scripted: RunningCluster) -> None:
         async with asyncio.timeout(45):  # three checks; without the wait for requests of a replica that hangs
             judgments = await asyncio.gather(*(verify(client, new()) for _ in range(12)))
         assert {judgment.status for judgment in judgments} == {Status.SCORED}
+        async with asyncio.timeout(60):
+            while hanging in scripted.replicas("judge", "Judge"):  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
         await until_whole(scripted, client)
-        assert hanging not in scripted.replicas("judge", "Judge")
 
 
 @needs_ray
@@ -202,10 +205,13 @@ async def test_a_case_that_kills_its_replica_does_not_kill_them_all(scripted: Ru
 async def test_not_ready_while_no_judge_runs(scripted: RunningCluster) -> None:
     async with client_of(scripted) as client:
         await until_whole(scripted, client)
-        for pid in scripted.replicas("judge", "Judge"):
-            os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(60):
-            while (reply := await client.get("/ready")).status_code == 200:  # noqa: ASYNC110
+            while (reply := await client.get("/ready")).status_code == 200:
+                for pid in scripted.replicas(
+                    "judge", "Judge"
+                ):  # new ones as well: they may be there before it is noticed
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 await asyncio.sleep(0.2)
         assert (reply.status_code, reply.json()["type"]) == (503, "urn:medverify:problem:unavailable")
         assert (await client.get("/health")).status_code == 200
