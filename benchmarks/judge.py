@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 
 from configs.settings import Settings
-from eval.packs import read_pack
 from medverify.assemble import load_judge
 from medverify.cli.common import quiet_libraries
 from verifier.engines.transformers import TransformersEngine
 from verifier.examples import example_cases
 from verifier.judge import Judge
+from verifier.packs import read_pack
 from verifier.types import Case, Judgment
 
 

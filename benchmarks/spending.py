@@ -12,10 +12,10 @@ import numpy as np
 
 from eval.candidates import Candidates, gather
 from eval.metrics import Estimate
-from eval.packs import read_pack
 from eval.saving import cross_fit, policy_saving, saving
 from eval.spending import Curve, simulate
 from verifier.budget import decided, predicted
+from verifier.packs import read_pack
 from verifier.selection import Strategy
 
 _LOSSES = (0.0, 0.005, 0.01)

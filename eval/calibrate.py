@@ -23,7 +23,6 @@ from eval.metrics import (
     paired_difference,
     smooth_ece,
 )
-from eval.packs import LabelledCase
 from eval.quality import calibrated, judged_columns, scored
 from verifier.calibration import (
     Beta,
@@ -38,6 +37,7 @@ from verifier.calibration import (
     log_odds,
     question_digest,
 )
+from verifier.packs import LabelledCase
 from verifier.types import Judgment
 
 Method = Literal["temperature", "beta", "isotonic"]

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from eval.metrics import Floats, Labels
-from eval.packs import LabelledCase
+from verifier.packs import LabelledCase
 from verifier.types import Judgment
 
 UNLABELLED = NOT_JUDGED = -1

@@ -18,10 +18,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from eval.journal import Journal
-from eval.packs import FAILED, QuestionRow
 from verifier.answers import EXTRACTOR_VERSION, extract_answer
 from verifier.engines import base
 from verifier.engines.base import Engine, EngineError, Generate, Tokenizer
+from verifier.packs import FAILED, QuestionRow
 from verifier.prompt import render_question
 
 #: The reasoning of a trace in which the model wrote nothing: a pack's traces are not empty, and this one counts as unreadable.

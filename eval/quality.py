@@ -25,8 +25,8 @@ from eval.metrics import (
     paired_difference,
     smooth_ece,
 )
-from eval.packs import LabelledCase
 from verifier.calibration import Calibration, CalibrationError, Curve, question_digest
+from verifier.packs import LabelledCase
 from verifier.types import Judgment
 
 OF_P: Mapping[str, Metric] = {

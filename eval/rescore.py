@@ -5,10 +5,10 @@ from pathlib import Path
 
 from eval.evaluation.evaluate import Judged, evaluate
 from eval.judging import WITHOUT_SEARCH
-from eval.packs import LabelledCase, read_pack
 from eval.report.schema import PackReport, Report
 from eval.runfolder import Run, RunError, RunFolder, ScorerRun
 from eval.sample import sample_questions
+from verifier.packs import LabelledCase, read_pack
 
 
 def cases_of(run: Run, prefixes: Sequence[Path] = ()) -> dict[str, list[LabelledCase]]:

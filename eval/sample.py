@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
-from eval.packs import LabelledCase
+from verifier.packs import LabelledCase
 
 
 def sample_questions(cases: Sequence[LabelledCase], count: int | None, seed: int = 0) -> list[LabelledCase]:

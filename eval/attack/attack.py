@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from eval.packs import LabelledCase
 from retrieval.passage import Passage
+from verifier.packs import LabelledCase
 from verifier.types import Case, Trace
 
 Label = Literal[0, 1]

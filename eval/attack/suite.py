@@ -8,8 +8,8 @@ from typing import Literal
 
 from eval.attack.attack import Attack, Base, Family, Variant
 from eval.attack.families import CLEAN
-from eval.packs import LabelledCase
 from retrieval.passage import Passage
+from verifier.packs import LabelledCase
 
 
 def draw(cases: Iterable[LabelledCase], questions: int, seed: int) -> list[Base]:

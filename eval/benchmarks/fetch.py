@@ -13,7 +13,7 @@ from eval.benchmarks.adapters import house, is_house
 from eval.benchmarks.catalogue import Benchmark
 from eval.benchmarks.schema import BenchmarkError, PlantedError, Row, check_rows
 from eval.benchmarks.source import Commit, Hub, Rows, local_rows, rows_of
-from eval.packs import write_rows
+from verifier.packs import write_rows
 
 _ENDINGS = (".questions.jsonl", ".questions.jsonl.gz", ".traces.jsonl", ".traces.jsonl.gz")
 

@@ -16,8 +16,8 @@ from eval.evaluation.selection import selection_table, votes
 from eval.evaluation.verification import curves, verification
 from eval.evidence import Key
 from eval.metrics import Labels
-from eval.packs import LabelledCase
 from eval.report.schema import Composition, PackReport, Paired
+from verifier.packs import LabelledCase
 from verifier.types import Judgment
 
 ALL, UNNAMED = "all generators", "unnamed generator"

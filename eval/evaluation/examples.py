@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from eval.packs import LabelledCase
 from eval.report.schema import Example, Query, Shown
+from verifier.packs import LabelledCase
 from verifier.types import Judgment, Search
 
 FALSE_PASS, FALSE_ALARM = "wrong, passed", "right, refused"

@@ -12,7 +12,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from configs.settings import Settings
-from eval.packs import LabelledCase, PackError, read_pack
 from medverify.cli.common import (
     NOT_JUDGED,
     OK,
@@ -30,6 +29,7 @@ from medverify.cli.common import (
 from medverify.cli.progress import counted_progress
 from medverify.cli.render import plain
 from verifier.examples import example_cases
+from verifier.packs import LabelledCase, PackError, read_pack
 from verifier.types import Judgment
 
 if TYPE_CHECKING:

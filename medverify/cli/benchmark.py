@@ -14,9 +14,9 @@ from eval.benchmarks.fetch import fetch as fetch_pack
 from eval.benchmarks.fetch import read_provenance
 from eval.benchmarks.schema import BenchmarkError
 from eval.benchmarks.source import HuggingFaceHub, read_ids
-from eval.overlap import OverlapError, Pair, find_overlap
-from eval.packs import PackError, read_questions
 from medverify.cli.common import JsonOption, err, fail, mended_by_user, out, quiet_libraries, waiting
+from verifier.overlap import OverlapError, Pair, find_overlap
+from verifier.packs import PackError, read_questions
 
 _SHOWN = 20  # pairs of an overlap; --json gives all
 

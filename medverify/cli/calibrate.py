@@ -43,8 +43,8 @@ def calibrate(
     with mended_by_user():
         from eval.calibrate import METHODS
         from eval.calibrate import calibrate as fitted
-        from eval.packs import PackError, read_pack
         from eval.quality import read_judgments
+        from verifier.packs import PackError, read_pack
 
         methods = [name for name in METHODS if method in (CurveName.AUTO, name)]
         try:

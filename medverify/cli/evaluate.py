@@ -24,9 +24,9 @@ from medverify.cli.render import plain
 
 if TYPE_CHECKING:
     from configs.settings import Settings
-    from eval.packs import LabelledCase
     from eval.report.schema import Report
     from eval.report.table import Table
+    from verifier.packs import LabelledCase
 
 _NEEDED = {"numpy": "numpy", "matplotlib": "matplotlib", "jinja2": "Jinja2"}
 
@@ -127,8 +127,8 @@ def _check_installed() -> None:
 def _read(
     packs: list[Path], traces: int | None, questions: int | None, sample_seed: int
 ) -> dict[str, "list[LabelledCase]"]:
-    from eval.packs import PackError, read_pack
     from eval.sample import sample_questions
+    from verifier.packs import PackError, read_pack
 
     cases = {}
     for path in packs:
@@ -159,10 +159,10 @@ def _without_judge(
 
 
 def _rescore(output: Path | None, packs: list[Path]) -> None:
-    from eval.packs import PackError
     from eval.report.write import write_report
     from eval.rescore import cases_of, rescore
     from eval.runfolder import RunFolder
+    from verifier.packs import PackError
 
     if output is None:
         fail("name the folder of the run with -o")
@@ -181,8 +181,8 @@ def _rescore(output: Path | None, packs: list[Path]) -> None:
 
 def _compare(runs: tuple[Path, Path], output: Path | None) -> None:
     from eval.compare import compare, write_comparison
-    from eval.packs import PackError
     from eval.report.tables import comparison
+    from verifier.packs import PackError
 
     try:
         found = compare(*runs)

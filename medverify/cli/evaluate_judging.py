@@ -15,9 +15,9 @@ from medverify.cli.judging_progress import JudgingProgress
 from verifier.types import Judgment
 
 if TYPE_CHECKING:
-    from eval.packs import LabelledCase
     from retrieval.passage import Passage
     from verifier.judge import Judge
+    from verifier.packs import LabelledCase
 
 
 @dataclass(frozen=True, slots=True)

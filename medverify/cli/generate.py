@@ -16,7 +16,6 @@ from eval.benchmarks.fetch import read_provenance
 from eval.benchmarks.schema import BenchmarkError
 from eval.generate import Cost, Generation, GenerationError, Sampling, TraceLine, load_generator_prompt
 from eval.journal import Journal
-from eval.packs import PackError, QuestionRow, read_questions, write_rows
 from medverify.cli.common import (
     NOT_JUDGED,
     OK,
@@ -31,6 +30,7 @@ from medverify.cli.common import (
     waiting,
 )
 from medverify.cli.progress import counted_progress
+from verifier.packs import PackError, QuestionRow, read_questions, write_rows
 
 
 def generate(

@@ -48,7 +48,6 @@ def score(
     """
     with mended_by_user():
         from eval.abstention import measure_abstention
-        from eval.packs import PackError, read_pack
         from eval.quality import (
             by_generator,
             calibrated_columns,
@@ -58,6 +57,7 @@ def score(
             report,
             scored,
         )
+        from verifier.packs import PackError, read_pack
 
         try:
             cases = read_pack(pack)

@@ -13,7 +13,6 @@ from configs.settings import Settings
 from eval.appended import OutputError
 from eval.cases import BadLine, read_cases
 from eval.journal import to_line
-from eval.packs import PackError, read_pack
 from eval.run import Journal, judge_waves
 from medverify.cli.common import (
     BAD_INPUT,
@@ -32,6 +31,7 @@ from medverify.cli.common import (
 )
 from medverify.cli.progress import counted_progress
 from medverify.cli.render import panel, plain, summary, table
+from verifier.packs import PackError, read_pack
 from verifier.types import Case, Judgment, Status
 
 if TYPE_CHECKING:

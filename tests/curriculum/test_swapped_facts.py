@@ -16,9 +16,9 @@ from curriculum.swapped_facts import Claim, sentences, side_of, swapped_claims
 from curriculum.swapped_files import MANIFEST, demonstrate, write_claims
 from eval.metrics.discrimination import auroc
 from eval.metrics.intervals import clustered_bootstrap
-from eval.packs import read_pack
 from retrieval.passage import Passage
 from retrieval.sources import jsonl, starter
+from verifier.packs import read_pack
 from verifier.parse import Tag, parse
 from verifier.reward import reward
 from verifier.types import StopReason

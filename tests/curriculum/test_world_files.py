@@ -11,8 +11,8 @@ from worlds import SMALL
 from curriculum.closed_world.files import MANIFEST, write_worlds
 from curriculum.closed_world.world import VERSION
 from curriculum.faults import Side
-from eval.packs import read_pack
 from retrieval.sources import read
+from verifier.packs import read_pack
 from verifier.transcript import Author
 from verifier.types import Case
 

@@ -8,10 +8,10 @@ from configs.settings import JudgeSettings
 from eval.attack.attack import Attack, Base
 from eval.attack.families import FAMILIES
 from eval.attack.suite import bases, make_attacks
-from eval.packs import LabelledCase
 from retrieval.passage import Hit, Passage
 from verifier.engines.scripted import Script, ScriptedEngine
 from verifier.judge import Judge, Mode
+from verifier.packs import LabelledCase
 from verifier.prompt import load_prompt
 from verifier.types import Case
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eval.generate import Generation, Sampling, load_generator_prompt
-from eval.packs import QuestionRow
 from verifier.engines.base import Completion, EngineError, Generate
 from verifier.engines.scripted import ScriptedEngine
+from verifier.packs import QuestionRow
 
 
 @dataclass(slots=True)

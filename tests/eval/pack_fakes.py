@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.packs import LabelledCase
+from verifier.packs import LabelledCase
 from verifier.types import Case, EvidencePassage, Judgment, Search, Status, StopReason, Usage
 
 LETTERS = "ABCD"

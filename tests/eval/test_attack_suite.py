@@ -10,7 +10,7 @@ from eval.appended import ResumeError
 from eval.attack.families import CLEAN, FAMILIES, chosen
 from eval.attack.folder import prepare
 from eval.attack.suite import bases, draw, make_attacks
-from eval.packs import LabelledCase
+from verifier.packs import LabelledCase
 from verifier.types import Case
 
 

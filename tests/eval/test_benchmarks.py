@@ -15,7 +15,7 @@ from eval.benchmarks.catalogue import BENCHMARKS
 from eval.benchmarks.fetch import Provenance, fetch, read_provenance
 from eval.benchmarks.schema import CHECK_TEXT, BenchmarkError
 from eval.benchmarks.source import Commit, read_ids
-from eval.packs import read_pack, read_questions
+from verifier.packs import read_pack, read_questions
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 OPTIONS = {"A": "Rest", "B": "Insulin", "C": "Water", "D": "Salt"}

@@ -7,9 +7,9 @@ from eval_fakes import judgment
 from eval.calibrate import METHODS, Method, admitted, calibrate, cross_fit, fit
 from eval.folds import question_folds
 from eval.metrics import Floats, Labels, auroc, brier, ece, log_loss
-from eval.packs import LabelledCase
 from eval.quality import calibrated
 from verifier.calibration import Beta, Calibration, CalibrationError, Isotonic, Temperature, question_digest
+from verifier.packs import LabelledCase
 from verifier.types import Case, Judgment
 
 

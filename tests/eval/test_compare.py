@@ -6,9 +6,9 @@ from pack_fakes import judgment, labelled, pack, write_pack
 
 from eval.compare import compare, write_comparison
 from eval.journal import to_line
-from eval.packs import LabelledCase
 from eval.report.schema import Comparison, JudgeFacts
 from eval.runfolder import PackRun, Run, RunError, RunFolder, ScorerRun
+from verifier.packs import LabelledCase
 
 CASES = pack([["A", "A", "B"], ["B", "A", "B"], ["A", "C", "B"], ["B", "B", "A"]])
 

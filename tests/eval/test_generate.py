@@ -23,7 +23,7 @@ from eval.generate import (
     seed_of,
 )
 from eval.journal import Journal
-from eval.packs import FAILED, QuestionRow, read_pack, write_rows
+from verifier.packs import FAILED, QuestionRow, read_pack, write_rows
 
 ASKED = questions(5)  # twenty traces: six waves of three, and two
 

@@ -7,9 +7,9 @@ from calibration_fakes import calibration
 from eval_fakes import judgment, scripted_judge
 
 from eval.journal import to_line
-from eval.packs import LabelledCase
 from eval.quality import by_generator, calibrated_columns, compare, judged_columns, measure, read_judgments
 from verifier.calibration import Beta, CalibrationError, Temperature, question_digest
+from verifier.packs import LabelledCase
 from verifier.types import Case
 
 

@@ -10,11 +10,11 @@ import pytest
 from pack_fakes import judgment, labelled, pack, passage, search
 
 from eval.evaluation.evaluate import Judged, evaluate
-from eval.packs import LabelledCase
 from eval.report import figures, markdown, page, palette, tables
 from eval.report.schema import Figure, JudgeFacts, Report
 from eval.report.table import ABSENT, figure
 from eval.report.write import file_name, write_report
+from verifier.packs import LabelledCase
 
 EVIL = '<script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>\u202e\x1b[31m&amp;'
 FIGURES = {"scaling", "reliability", "roc", "risk-coverage", "histogram", "budget"}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from eval.candidates import Candidates, gather
 from eval.closed_forms import any_right_at, mean_accuracy
-from eval.packs import read_pack
 from eval.scaling import accuracy_at, scaling
+from verifier.packs import read_pack
 from verifier.selection import Strategy
 
 VOTES = (Strategy.MAJORITY, Strategy.HARD, Strategy.SOFT)

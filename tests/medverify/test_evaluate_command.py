@@ -57,7 +57,7 @@ def pack(tmp_path: Path) -> Path:
 
 def judged(pack: Path) -> list[Judgment]:
     """What a judge said that knows, and failed once."""
-    from eval.packs import read_pack
+    from verifier.packs import read_pack
 
     return [
         Judgment(
@@ -133,7 +133,7 @@ def test_votes_of_a_pack_are_as_stated(cli: Cli, packs: Path, tmp_path: Path) ->
 def test_votes_of_other_packs_are_as_stated(packs: Path, name: str, stated: tuple[float, ...]) -> None:
     from eval.columns import join
     from eval.evaluation.selection import votes
-    from eval.packs import read_pack
+    from verifier.packs import read_pack
 
     found = votes(join(read_pack(packs / name)), "all")
     assert (found.mean.value, found.majority.value, found.any_right.value) == pytest.approx(stated, abs=0.0005)

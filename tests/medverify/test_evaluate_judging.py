@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from configs.settings import JudgeSettings, RetrievalSettings, Settings
-from eval.packs import LabelledCase
 from eval.rescore import cases_of, rescore
 from eval.runfolder import RunError, RunFolder
 from medverify.cli.evaluate_judging import Wanted, judge_packs
@@ -14,6 +13,7 @@ from retrieval.passage import Hit, Passage, UnavailableError
 from retrieval.textstore import TextStoreWriter
 from verifier.engines.scripted import ScriptedEngine
 from verifier.judge import Judge
+from verifier.packs import LabelledCase
 from verifier.prompt import load_prompt
 
 BOOK = Passage(id="b1", title="Book", text="A is right.", corpus="books")
@@ -68,7 +68,7 @@ def pack(tmp_path: Path) -> Path:
 
 
 def wanted(pack: Path, **how: object) -> Wanted:
-    from eval.packs import read_pack
+    from verifier.packs import read_pack
 
     cases: list[LabelledCase] = read_pack(pack)
     return Wanted({"mine": pack}, {"mine": cases}, traces=None, questions=None, sample_seed=0, **how)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval.packs import read_pack, read_questions, write_rows
+from verifier.packs import read_pack, read_questions, write_rows
 
 Cli = Callable[..., Any]
 

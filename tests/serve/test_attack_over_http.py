@@ -17,12 +17,12 @@ from eval.attack.families import FAMILIES
 from eval.attack.report import measure
 from eval.attack.suite import bases, make_attacks
 from eval.attack.target import AttackedJudge, offer_unfit
-from eval.packs import LabelledCase
 from eval.run import judge_waves
 from medverify.cli.app import app as command
 from serve.app import create_app
 from verifier.engines.scripted import ScriptedEngine
 from verifier.judge import Judge
+from verifier.packs import LabelledCase
 from verifier.prompt import load_prompt
 from verifier.remote import RemoteJudge
 from verifier.types import Case, Judgment

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval.packs import FAILED, PackError, read_pack, read_questions, write_rows
+from verifier.packs import FAILED, PackError, read_pack, read_questions, write_rows
 
 QUESTIONS: list[Any] = [
     {

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from eval.packs import QuestionRow
+from verifier.packs import QuestionRow
 
 _PIECE = 5  # characters
 _BANDS, _PERMUTATIONS = 32, 128

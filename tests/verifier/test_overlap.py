@@ -2,8 +2,8 @@ import random
 
 import pytest
 
-from eval.overlap import OverlapError, Pair, find_overlap
-from eval.packs import QuestionRow
+from verifier.overlap import OverlapError, Pair, find_overlap
+from verifier.packs import QuestionRow
 
 WORDS = [f"w{number:03d}" for number in range(400)]
 
