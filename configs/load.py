@@ -8,8 +8,9 @@ import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -22,6 +23,9 @@ SHIPPED = Path(__file__).parent
 PREFIX = "MEDVERIFY_"
 DEFAULT = "default"
 _OTHER_FILES = {"models", "ray-retrieval", "ray-judge", "kuberay"}  # the catalogue; files for Ray Serve and KubeRay
+
+
+Kind = TypeVar("Kind", bound=Settings)
 
 
 class SettingsError(ValueError):
@@ -42,16 +46,26 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedSettings:
+class Schema:
+    """What settings of a kind there are."""
+
+    kind: type[Settings]
+    fields: Mapping[str, FieldInfo]  # by dotted key, in the order of declaration
+    sections: frozenset[str]
+
+
+@dataclass(frozen=True)
+class LoadedSettings(Generic[Kind]):
     """Settings, and for every dotted key the place its value was taken from."""
 
-    settings: Settings
+    settings: Kind
     origins: Mapping[str, str]
 
     def rows(self) -> list[Row]:
         """Every setting in the order of declaration."""
         values = dict(_leaves(self.settings.model_dump()))
-        return [Row(key, values[key], self.origins[key], field.description or "") for key, field in FIELDS.items()]
+        fields = schema_of(type(self.settings)).fields
+        return [Row(key, values[key], self.origins[key], field.description or "") for key, field in fields.items()]
 
 
 class _Given(NamedTuple):
@@ -62,16 +76,29 @@ class _Given(NamedTuple):
     origin: str
 
 
-def load_settings(file: str | Path | None, environ: Mapping[str, str], overrides: Sequence[str] = ()) -> LoadedSettings:
-    """Merge `file` (a shipped name such as `laptop`, or a path), the environment and `section.key=value` flags."""
+def load_settings(
+    file: str | Path | None,
+    environ: Mapping[str, str],
+    overrides: Sequence[str] = (),
+    kind: type[Kind] = Settings,  # type: ignore[assignment]
+) -> LoadedSettings[Kind]:
+    """Merge `file` (a shipped name such as `laptop`, or a path), the environment and `section.key=value` flags.
+
+    Args:
+        kind: `Settings`, or a class with more sections.
+
+    Raises:
+        SettingsError: something in them cannot be used.
+    """
+    schema = schema_of(kind)
     variables = {name.upper(): text for name, text in environ.items() if name.upper().startswith(PREFIX)}
     problems: list[str] = []
     given = [
-        *_from_file(file or variables.get(f"{PREFIX}CONFIG"), problems),
-        *_from_environment(variables, problems),
-        *_from_flags(overrides, problems),
+        *_from_file(schema, file or variables.get(f"{PREFIX}CONFIG"), problems),
+        *_from_environment(schema, variables, problems),
+        *_from_flags(schema, overrides, problems),
     ]
-    origins = dict.fromkeys(FIELDS, DEFAULT)
+    origins = dict.fromkeys(schema.fields, DEFAULT)
     tree: dict[str, Any] = {}
     for key, value, origin in given:  # later levels overwrite earlier ones
         origins[key] = origin
@@ -82,7 +109,7 @@ def load_settings(file: str | Path | None, environ: Mapping[str, str], overrides
         branch[name] = value
     try:
         # Strict, or `true` would pass for 1; as JSON, or strictness would refuse text for a path.
-        settings = Settings.model_validate_json(json.dumps(tree, default=str), strict=True)
+        settings = kind.model_validate_json(json.dumps(tree, default=str), strict=True)
     except ValidationError as error:
         problems += (_describe(problem["loc"], problem["input"], problem["msg"], origins) for problem in error.errors())
         raise SettingsError(problems) from error
@@ -107,14 +134,14 @@ def config_path(name: str | Path) -> Path:
     raise SettingsError([f"no settings file {name}{hint}; shipped: {', '.join(shipped_names())}"])
 
 
-def _from_file(name: str | Path | None, problems: list[str]) -> list[_Given]:
+def _from_file(schema: Schema, name: str | Path | None, problems: list[str]) -> list[_Given]:
     if not name:
         return []
     try:
         path = config_path(name)
         loader = strict_yaml.StrictLoader(path.read_bytes())
         root = loader.get_single_node()
-        return list(_walk(loader, root, "", path.name, problems)) if root else []
+        return list(_walk(schema, loader, root, "", path.name, problems)) if root else []
     except SettingsError as error:
         problems += error.problems
     except yaml.MarkedYAMLError as error:
@@ -125,8 +152,8 @@ def _from_file(name: str | Path | None, problems: list[str]) -> list[_Given]:
     return []
 
 
-def _walk(
-    loader: strict_yaml.StrictLoader, node: yaml.Node, section: str, file: str, problems: list[str]
+def _walk(  # noqa: PLR0917 - a recursion that hands down what it was given
+    schema: Schema, loader: strict_yaml.StrictLoader, node: yaml.Node, section: str, file: str, problems: list[str]
 ) -> Iterator[_Given]:
     """The settings below a section's node, each with its line."""
     if not isinstance(node, yaml.MappingNode):
@@ -138,49 +165,46 @@ def _walk(
     for key_node, value_node in node.value:
         key = f"{section}.{key_node.value}" if section else key_node.value
         origin = f"file {file}:{key_node.start_mark.line + 1}"
-        if key in SECTIONS:
-            yield from _walk(loader, value_node, key, file, problems)
-        elif _known(key, origin, problems):
+        if key in schema.sections:
+            yield from _walk(schema, loader, value_node, key, file, problems)
+        elif _known(schema, key, origin, problems):
             yield _Given(key, loader.construct_object(value_node, deep=True), origin)
 
 
-def _from_environment(variables: Mapping[str, str], problems: list[str]) -> Iterator[_Given]:
+def _from_environment(schema: Schema, variables: Mapping[str, str], problems: list[str]) -> Iterator[_Given]:
     for name, text in variables.items():
         tail = name.removeprefix(PREFIX).lower()
         # The prefix is shared with variables that are no settings, such as a client's address. Ours name a section.
-        if "__" not in tail and not tail.startswith(tuple(f"{section}_" for section in SECTIONS)):
+        if "__" not in tail and not tail.startswith(tuple(f"{section}_" for section in schema.sections)):
             continue
         key, origin = tail.replace("__", "."), f"env {name}"
-        if _known(key, origin, problems):
-            yield _Given(key, _parse(key, text), origin)
+        if _known(schema, key, origin, problems):
+            yield _Given(key, _parse(schema, key, text), origin)
 
 
-def _from_flags(overrides: Sequence[str], problems: list[str]) -> Iterator[_Given]:
+def _from_flags(schema: Schema, overrides: Sequence[str], problems: list[str]) -> Iterator[_Given]:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
             problems.append(f"flag {override}: expected key=value")
-        elif _known(key.strip(), "flag", problems):
-            yield _Given(key.strip(), _parse(key.strip(), text), "flag")
+        elif _known(schema, key.strip(), "flag", problems):
+            yield _Given(key.strip(), _parse(schema, key.strip(), text), "flag")
 
 
-def _parse(key: str, text: str) -> Any:
+def _parse(schema: Schema, key: str, text: str) -> Any:
     """The value of a variable or flag: YAML, except that text stays text (a cache of `~` is not null)."""
-    return text if FIELDS[key].annotation in (str, Path) else strict_yaml.scalar(text)
+    return text if schema.fields[key].annotation in (str, Path) else strict_yaml.scalar(text)
 
 
-def _known(key: str, origin: str, problems: list[str]) -> bool:
-    if key in FIELDS:
+def _known(schema: Schema, key: str, origin: str, problems: list[str]) -> bool:
+    if key in schema.fields:
         return True
-    if key in SECTIONS:
-        problems.append(f"{origin}: {key} is a section; set one of its keys, such as {_first_of(key)}")
+    if key in schema.sections:
+        first = next(field for field in schema.fields if field.startswith(f"{key}."))
+        problems.append(f"{origin}: {key} is a section; set one of its keys, such as {first}")
     else:
-        problems.append(f"{origin}: unknown setting {key}{_did_you_mean(key, [*FIELDS, *SECTIONS])}")
+        problems.append(f"{origin}: unknown setting {key}{_did_you_mean(key, [*schema.fields, *schema.sections])}")
     return False
-
-
-def _first_of(section: str) -> str:
-    return next(key for key in FIELDS if key.startswith(f"{section}."))
 
 
 def _did_you_mean(name: str, valid: Sequence[str]) -> str:
@@ -196,7 +220,7 @@ def _describe(location: tuple[int | str, ...], value: Any, message: str, origins
     key = ".".join(map(str, location))
     reason = message[:1].lower() + message[1:]
     # A check of a whole section has no single value or origin.
-    return f"{origins[key]}: {key} = {_short(value)}: {reason}" if key in FIELDS else f"{key}: {reason}"
+    return f"{origins[key]}: {key} = {_short(value)}: {reason}" if key in origins else f"{key}: {reason}"
 
 
 def _short(value: Any) -> str:
@@ -220,5 +244,9 @@ def _fields(section: type[Section], prefix: str = "") -> Iterator[tuple[str, Fie
             yield f"{prefix}{name}", field
 
 
-FIELDS: Mapping[str, FieldInfo] = dict(_fields(Settings))
-SECTIONS = frozenset(key.rsplit(".", depth)[0] for key in FIELDS for depth in range(1, key.count(".") + 1))
+@cache
+def schema_of(kind: type[Settings]) -> Schema:
+    """What settings of a kind there are."""
+    fields = dict(_fields(kind))
+    sections = {key.rsplit(".", depth)[0] for key in fields for depth in range(1, key.count(".") + 1)}
+    return Schema(kind, fields, frozenset(sections))

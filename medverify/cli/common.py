@@ -15,6 +15,7 @@ from configs.digest import ChecksumMismatchError
 from configs.load import LoadedSettings, SettingsError, load_settings
 from configs.locate import ModelNotAvailableError
 from configs.resolve import UnknownModelError
+from configs.settings import Settings
 from retrieval.passage import RetrievalError
 from verifier.calibration import CalibrationError
 from verifier.engines.base import EngineError
@@ -65,7 +66,7 @@ _EXTRAS = {
 }
 
 
-def settings_from(config: str | None, overrides: list[str] | None, model: str | None = None) -> LoadedSettings:
+def settings_from(config: str | None, overrides: list[str] | None, model: str | None = None) -> LoadedSettings[Settings]:
     """Merge defaults, file, environment and flags, or end with a message."""
     chosen = [f"judge.model={model}"] if model else []
     with mended_by_user():

@@ -46,10 +46,10 @@ class Completion:
     """What came of a `Generate`."""
 
     ids: tuple[int, ...]  # [n] new tokens; an end-of-text token is included
-    # [n] of each chosen token, full vocabulary, at the request's temperature (1 if greedy); NaN from engines that cannot tell
-    # at any other temperature than 1
+    # [n] with which each token was drawn, temperature and nucleus included (greedy: of the model itself); NaN from engines that
+    # cannot tell at any other temperature than 1 or nucleus than the whole
     logprobs: tuple[float, ...]
-    watched: tuple[tuple[float, ...], ...]  # [n][len(watch)] same distribution, at temperature 1
+    watched: tuple[tuple[float, ...], ...]  # [n][len(watch)] of the model itself: full vocabulary, temperature 1
     finish: Finish
     prefilled: int = 0  # tokens that had to be computed before the first new one
     cached: int = 0  # tokens taken from the cache

@@ -1,15 +1,17 @@
 """Loading a language model for the embedded engine: where it runs, in which precision, and whether its attention fits."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from configs.precision import native_bfloat16
 from verifier.engines.adapter_merging import merge_adapter
 from verifier.engines.base import EngineError
-from verifier.engines.packed_linear import pack_linears
+from verifier.engines.packed_linear import PackedLinear, pack_linears
 from verifier.engines.slots import ATTENTION
 from verifier.engines.tokenizer import HFTokenizer
 
@@ -50,6 +52,31 @@ def load_model(
     if device.type == "cpu" and dtype is torch.float32:
         pack_linears(model)
     return model, tokenizer
+
+
+@torch.no_grad()
+def replace_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Give a loaded model other weights, in its own precision; packed layers are packed again.
+
+    Args:
+        weights: by the names of the unpacked model's `state_dict`.
+
+    Raises:
+        EngineError: a weight of the model is missing or has another shape; nothing was replaced.
+    """
+    plain = dict(model.named_parameters())
+    packed = {name: layer for name, layer in model.named_modules() if isinstance(layer, PackedLinear)}
+    matrices = {f"{name}.weight" for name in packed}
+    biases = {f"{name}.bias" for name, layer in packed.items() if layer.bias is not None}
+    if missing := sorted((plain.keys() | matrices | biases) - weights.keys()):
+        raise EngineError(f"{len(missing)} weights are missing, first {missing[0]}")
+    if others := [name for name, weight in plain.items() if weight.shape != weights[name].shape]:
+        raise EngineError(f"{others[0]} has another shape: these are another model's weights")
+    for name, weight in plain.items():
+        weight.copy_(weights[name])
+    for name, layer in packed.items():
+        bias = weights[f"{name}.bias"].float() if layer.bias is not None else None
+        layer.pack(weights[f"{name}.weight"].float(), bias)
 
 
 def _layer_types(config: Any, max_context: int) -> list[str]:

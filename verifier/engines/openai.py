@@ -24,7 +24,7 @@ from retrieval.clients import retry_after_s
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence, Tokenizer
 from verifier.engines.places import Places
 from verifier.engines.tokenizer import HFTokenizer
-from verifier.engines.vllm_sampling import at_sampling_temperature, turn_seed
+from verifier.engines.vllm_sampling import as_drawn, turn_seed
 
 _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
 _TOP_LOGPROBS = 20  # what a server that cannot report chosen ids is asked for instead
@@ -176,7 +176,7 @@ class OpenAIEngine:
         finish = self._finish(finish_reason, stop_reason, ids, request)
         if (end := self._first_end(ids, request.stop[_MOST_STOPS:])) is not None:
             ids, chosen, watched, finish = ids[:end], chosen[:end], watched[:end], Finish.STOP
-        logprobs = at_sampling_temperature(chosen, request.temperature)
+        logprobs = as_drawn(chosen, request.temperature, request.top_p)
         return Completion(ids, logprobs, watched, finish, prefilled=len(request.ids) - cached, cached=cached)
 
     def _first_end(self, ids: tuple[int, ...], stops: tuple[str, ...]) -> int | None:

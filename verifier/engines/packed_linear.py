@@ -10,15 +10,19 @@ from torch import Tensor, nn
 
 
 class PackedLinear(nn.Module):
-    """Drop-in for the forward pass of a `nn.Linear`; its weights can no longer be read or trained."""
+    """Drop-in for the forward pass of a `nn.Linear`; its weights can be replaced, not read or trained."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().contiguous(), None)
-        self._bias = None if linear.bias is None else linear.bias.detach()
+        self.pack(linear.weight, linear.bias)
+
+    def pack(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Take other weights, float32 [out, in] and [out]."""
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None)
+        self.bias = None if bias is None else bias.detach().clone()
 
     def forward(self, rows: Tensor) -> Tensor:
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self.bias, "none", [], "")
         return product
 
 

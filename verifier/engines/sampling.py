@@ -14,13 +14,13 @@ def sample(logits_V: Tensor, temperature: float, top_p: float, generator: torch.
         generator: the request's own source of randomness, on the logits' device.
 
     Returns:
-        The token, and its log-probability under the full distribution at this temperature, before the nucleus is cut.
+        The token, and the log-probability with which it was drawn: among those of the nucleus alone.
     """
     logprobs_V = torch.log_softmax(logits_V / temperature, dim=-1)
-    probs_V = logprobs_V.exp()
     if top_p < 1:
-        probs_V = probs_V * nucleus(probs_V, top_p)
-    token = int(torch.multinomial(probs_V, 1, generator=generator))
+        kept_V = nucleus(logprobs_V.exp(), top_p)
+        logprobs_V = torch.log_softmax(logprobs_V.masked_fill(~kept_V, -torch.inf), dim=-1)
+    token = int(torch.multinomial(logprobs_V.exp(), 1, generator=generator))
     return token, float(logprobs_V[token])
 
 

@@ -11,7 +11,7 @@ import math
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from collections.abc import Sequence as Ids
 from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
@@ -26,7 +26,7 @@ import torch
 from configs.adapter import Adapter
 from configs.settings import TransformersEngine as EngineSettings
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence
-from verifier.engines.model_loading import load_model, pick_device, pick_dtype
+from verifier.engines.model_loading import load_model, pick_device, pick_dtype, replace_weights
 from verifier.engines.sampling import sample
 from verifier.engines.slots import Prefix, Slots, Span, StepPlan
 from verifier.engines.tokenizer import HFTokenizer
@@ -173,6 +173,23 @@ class TransformersEngine:
             place = next(place for place in self._open if place is sequence)
             with self._work:
                 self._prefixes.append(self._slots.save_prefix(place.slot, ids))
+
+    def load_weights(self, weights: Mapping[str, torch.Tensor], digest: str) -> None:
+        """Take other weights, as a trainer does between two steps. What was computed with the old ones is forgotten.
+
+        Args:
+            weights: by the names of the model's `state_dict`, in any precision.
+            digest: what tells these weights from others; part of the judge's id.
+
+        Raises:
+            EngineError: an episode is under way, or the weights are another model's.
+        """
+        with self._work:
+            if self._open:
+                raise EngineError(f"{len(self._open)} episodes are under way: their weights cannot be exchanged")
+            self._prefixes.clear()
+            replace_weights(self._model, weights)
+            self._digest = digest
 
     async def aclose(self) -> None:
         with self._work:

@@ -26,7 +26,7 @@ from verifier.engines.base import Completion, ContextFullError, EngineError, Fin
 from verifier.engines.places import Places
 from verifier.engines.process_guard import ProcessGuard
 from verifier.engines.tokenizer import HFTokenizer
-from verifier.engines.vllm_sampling import at_sampling_temperature, turn_seed
+from verifier.engines.vllm_sampling import as_drawn, turn_seed
 
 # Read when vLLM is imported, and by the processes that it starts.
 _ENVIRONMENT = {
@@ -214,7 +214,7 @@ class VLLMEngine:
         cached = output.num_cached_tokens or 0
         return Completion(
             ids,
-            at_sampling_temperature(chosen, request.temperature),
+            as_drawn(chosen, request.temperature, request.top_p),
             watched,
             self._finish(written, request),
             prefilled=len(request.ids) - cached,

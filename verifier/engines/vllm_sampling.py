@@ -13,9 +13,10 @@ def turn_seed(seed: int, ids: Sequence[int]) -> int:
     return (seed * 1_000_003 + len(ids)) % 2**63
 
 
-def at_sampling_temperature(logprobs: Sequence[float], temperature: float) -> tuple[float, ...]:
-    """Log-probabilities of chosen tokens, which vLLM gives at temperature 1, as `base.Completion` wants them.
+def as_drawn(logprobs: Sequence[float], temperature: float, top_p: float) -> tuple[float, ...]:
+    """Log-probabilities of chosen tokens, which vLLM gives at temperature 1 and over all words, as `base.Completion` wants them.
 
-    At another temperature they depend on the whole vocabulary and are not known: NaN.
+    At another temperature, or within a nucleus, they depend on the whole vocabulary and are not known: NaN.
     """
-    return tuple(logprobs) if temperature in (0.0, 1.0) else (math.nan,) * len(logprobs)
+    known = temperature == 0 or (temperature == 1 and top_p == 1)
+    return tuple(logprobs) if known else (math.nan,) * len(logprobs)

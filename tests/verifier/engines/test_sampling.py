@@ -16,13 +16,14 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 @given(logits, st.floats(0.1, 5), st.floats(0.01, 1), st.integers(0, 99))
-def test_the_log_probability_is_that_before_the_nucleus_is_cut(
+def test_the_log_probability_is_that_of_the_draw_within_the_nucleus(
     logits_V: Tensor, temperature: float, top_p: float, seed: int
 ) -> None:
     token, logprob = sample(logits_V, temperature, top_p, seeded(seed))
-    expected_V = torch.log_softmax(logits_V / temperature, 0)
-    assert logprob == pytest.approx(float(expected_V[token]), abs=1e-5)
-    assert nucleus(expected_V.exp(), top_p)[token]
+    probs_V = torch.softmax(logits_V / temperature, 0)
+    kept_V = nucleus(probs_V, top_p)
+    assert kept_V[token]
+    assert logprob == pytest.approx(float((probs_V[token] / probs_V[kept_V].sum()).log()), abs=1e-5)
     assert sample(logits_V, temperature, top_p, seeded(seed)) == (token, logprob)
 
 

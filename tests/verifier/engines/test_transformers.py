@@ -67,7 +67,7 @@ async def test_log_probabilities_are_those_of_a_plain_forward_pass(
 ) -> None:
     watch = (0, 17, 2, 289)
     for ids in prompts(engine):
-        done = await generate(engine, ids, 12, watch=watch, temperature=temperature, top_p=0.8, seed=1)
+        done = await generate(engine, ids, 12, watch=watch, temperature=temperature, seed=1)
         after = slice(len(ids) - 1, len(ids) - 1 + len(done.ids))
         tempered = reference.logprobs([*ids, *done.ids], temperature or 1.0)[after]
         plain = reference.logprobs([*ids, *done.ids])[after]
@@ -654,3 +654,42 @@ def test_a_model_that_is_not_whole_is_refused(tiny: Path, tmp_path: Path) -> Non
 def test_a_device_that_is_not_there_is_refused(tiny: Path, device: str) -> None:
     with pytest.raises(EngineError, match="device"):
         start(tiny, device=device)
+
+
+# ---- other weights ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", [LlamaForCausalLM, Qwen2ForCausalLM])  # without and with biases
+async def test_other_weights_give_what_a_model_loaded_with_them_gives(tmp_path: Path, dtype: str, kind: Any) -> None:
+    shape = config() if kind is LlamaForCausalLM else Qwen2Config(**{**config().to_dict(), "model_type": "qwen2"})
+    torch.manual_seed(5)
+    old, new = kind(shape), kind(shape)
+    for name, weight in new.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(weight)
+    folders = [save_model(tmp_path / name, model) for name, model in (("old", old), ("new", new))]
+    async with running(folders[0], dtype=dtype) as changed, running(folders[1], dtype=dtype) as loaded:
+        ids = changed.tokenizer.encode("The patient has a fever.")
+        before = await generate(changed, ids, 12)
+        await changed.preload(ids)
+        changed.load_weights(new.state_dict(), "e" * 64)
+        after = await generate(changed, ids, 12)
+        assert after == await generate(loaded, ids, 12)
+        assert after.cached == 0
+        assert after.logprobs != before.logprobs
+        assert changed.describe()["weights"] == "e" * 64
+
+
+async def test_weights_of_another_model_are_refused(engine: TransformersEngine) -> None:
+    ids = engine.tokenizer.encode("fever")
+    before = await generate(engine, ids, 8)
+    weights = LlamaForCausalLM(config()).state_dict()
+    with pytest.raises(EngineError, match="weights are missing, first lm_head"):
+        engine.load_weights({name: weight for name, weight in weights.items() if name != "lm_head.weight"}, "e")
+    with pytest.raises(EngineError, match="another shape"):
+        engine.load_weights(LlamaForCausalLM(config(hidden_size=32)).state_dict(), "e")
+    async with engine.open():
+        with pytest.raises(EngineError, match="1 episodes are under way"):
+            engine.load_weights(weights, "e")
+    assert await generate(engine, ids, 8) == before
