@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from eval.appended import AppendedFile, ResumeError
+from configs.appended import AppendedFile, ResumeError
 
 Line = TypeVar("Line", bound=BaseModel)
 

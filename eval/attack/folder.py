@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from configs.appended import ResumeError
 from configs.durable import write_whole
-from eval.appended import ResumeError
 from eval.attack.attack import Attack
 from eval.attack.markdown import markdown
 from eval.attack.report import AttackReport

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from eval.appended import AppendedFile, ResumeError
+from configs.appended import AppendedFile, ResumeError
 from eval.journal import to_line
 from eval.rerank.samples import Columns
 from verifier.types import OUTAGES, Judgment, Status

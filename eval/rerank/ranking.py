@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from eval.appended import ResumeError
+from configs.appended import ResumeError
 from eval.cases import BadLine
 from eval.rerank.judgments import Entry, entries
 from eval.rerank.options import OutputOptions

@@ -14,9 +14,9 @@ from typing import BinaryIO, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from configs.appended import ResumeError
 from configs.digest import sha256_file
 from configs.durable import publish, write_whole
-from eval.appended import ResumeError
 from eval.cases import BadLine
 from eval.rerank.judging import Progress, judge_again, judge_file
 from eval.rerank.judgments import Identity, JudgmentsFile, Kept, is_finished, read_identity

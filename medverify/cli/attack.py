@@ -168,7 +168,7 @@ def _judged(
     *,
     retry_failed: bool,
 ) -> "tuple[list[Judgment], Prompt]":
-    from eval.appended import OutputError
+    from configs.appended import OutputError
     from eval.attack.folder import prepare
     from eval.attack.target import AttackJournal
 

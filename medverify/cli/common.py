@@ -66,7 +66,9 @@ _EXTRAS = {
 }
 
 
-def settings_from(config: str | None, overrides: list[str] | None, model: str | None = None) -> LoadedSettings[Settings]:
+def settings_from(
+    config: str | None, overrides: list[str] | None, model: str | None = None
+) -> LoadedSettings[Settings]:
     """Merge defaults, file, environment and flags, or end with a message."""
     chosen = [f"judge.model={model}"] if model else []
     with mended_by_user():

@@ -92,7 +92,7 @@ def _judge(
     packs: list[Path], output: Path | None, *, settings: "Settings", traces: int | None, questions: int | None,
     sample_seed: int, seeds: int, without_search: bool, retry_failed: bool,
 ) -> None:  # fmt: skip
-    from eval.appended import OutputError
+    from configs.appended import OutputError
     from eval.runfolder import RunError, RunFolder
     from medverify.cli.evaluate_judging import Wanted, judge_packs, load
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from configs.appended import OutputError
 from configs.settings import Settings
-from eval.appended import OutputError
 from eval.benchmarks.fetch import read_provenance
 from eval.benchmarks.schema import BenchmarkError
 from eval.generate import Cost, Generation, GenerationError, Sampling, TraceLine, load_generator_prompt

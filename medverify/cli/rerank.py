@@ -11,8 +11,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from configs.appended import OutputError
 from configs.settings import Settings
-from eval.appended import OutputError
 from eval.cases import BadLine
 from eval.rerank.options import Detail, OutputOptions, Pairing
 from eval.rerank.run import Done, Output, Watch, write_again

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from configs.appended import OutputError
 from configs.settings import Settings
-from eval.appended import OutputError
 from eval.cases import BadLine, read_cases
 from eval.journal import to_line
 from eval.run import Journal, judge_waves

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from attack_fakes import BASES, POOL, all_attacks, labelled
 
-from eval.appended import ResumeError
+from configs.appended import ResumeError
 from eval.attack.families import CLEAN, FAMILIES, chosen
 from eval.attack.folder import prepare
 from eval.attack.suite import bases, draw, make_attacks

@@ -11,7 +11,7 @@ import pytest
 from generate_fakes import generation, questions
 from pydantic import ValidationError
 
-from eval.appended import ResumeError
+from configs.appended import ResumeError
 from eval.generate import (
     EMPTY,
     Cost,

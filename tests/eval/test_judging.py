@@ -5,8 +5,8 @@ import pytest
 from calibration_fakes import calibration
 from eval_fakes import ThreeBooks, cases, scripted_judge
 
+from configs.appended import ResumeError
 from configs.settings import JudgeSettings, Sampling
-from eval.appended import ResumeError
 from eval.judging import WITHOUT_SEARCH, Variant, judge_into, variants
 from eval.runfolder import Timing
 from verifier.engines.scripted import ScriptedEngine

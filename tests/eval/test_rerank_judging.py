@@ -7,7 +7,7 @@ import pytest
 from eval_fakes import scripted_judge
 from rerank_fakes import Reader, many, sample, write_lines
 
-from eval.appended import ResumeError
+from configs.appended import ResumeError
 from eval.cases import BadLine
 from eval.rerank.judging import OutageError, judge_again, judge_file
 from eval.rerank.judgments import Identity, JudgmentsFile, Kept, entries, is_finished, read_identity

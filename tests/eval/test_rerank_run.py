@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rerank_fakes import Reader, many, read_lines, run, sample, write_lines
 
-from eval.appended import ResumeError
+from configs.appended import ResumeError
 from eval.rerank.judging import OutageError
 from eval.rerank.options import OutputOptions, Pairing
 from eval.rerank.run import Output, rerank, write_again

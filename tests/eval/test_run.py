@@ -14,7 +14,7 @@ import pytest
 from calibration_fakes import calibration
 from eval_fakes import cases, judgment, scripted_judge
 
-from eval.appended import OutputError, ResumeError
+from configs.appended import OutputError, ResumeError
 from eval.journal import to_line
 from eval.quality import read_judgments
 from eval.run import Journal, judge_waves
