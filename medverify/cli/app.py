@@ -23,6 +23,7 @@ from medverify.cli import (
     score,
     search,
     serve,
+    train,
     verify,
     world,
 )
@@ -72,6 +73,7 @@ app.command()(calibrate.calibrate)
 app.command("eval")(evaluate.evaluate)
 app.command()(attack.attack)
 app.command()(generate.generate)
+app.command()(train.train)
 app.command()(world.world)
 app.command("swapped-facts")(world.swapped_facts)
 app.command()(inspect.models)
