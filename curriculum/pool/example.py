@@ -2,6 +2,7 @@
 
 import hashlib
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,15 +30,19 @@ class Example:
 
 def question_text(question: Question) -> str:
     """A question and its options as they are compared: without differences of spacing and of Unicode's forms."""
-    options = (f"{letter}) {text}" for letter, text in sorted((question.options or {}).items()))
-    return "\n".join(map(_plain, [question.text, *options]))
+    return _plain(_parts(question))
 
 
 def text_key(case: Case) -> str:
     """SHA-256 of what a judge is shown: equal for cases with the same question, options and trace."""
-    text = f"{question_text(case.question)}\n\n{_plain(case.trace.render())}"
+    text = _plain([*_parts(case.question), case.trace.render()])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).split())
+def _parts(question: Question) -> list[str]:
+    return [question.text, *(f"{letter}) {text}" for letter, text in sorted((question.options or {}).items()))]
+
+
+def _plain(parts: Iterable[str]) -> str:
+    # Joined first, by what is no space: one pass over the text, and no part can pass for two.
+    return " ".join(unicodedata.normalize("NFKC", "\0".join(parts)).split())
