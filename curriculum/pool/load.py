@@ -32,6 +32,7 @@ class SourceReport:
     overlapping: int  # left out: they are in an evaluation pack
     generators: Mapping[str, int]  # who wrote the traces that were read
     counts: Counts  # of what is left
+    share: float  # of the draws, for as long as all sources last
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,11 @@ def load_pool(settings: PoolSettings) -> LoadedPool:
     examples: Sequence[Example] = [example for one in rows.values() for example in one.examples]
     overlap = check_overlap(examples, settings.overlap.packs, settings.overlap.threshold)
     pool = Pool(overlap.kept, settings.seed, weights=settings.weights, per_question=settings.per_question)
-    counts = pool.counts()
+    counts = {name: pool.counts().get(name, Counts()) for name in settings.sources}
+    weights = {name: one.drawable for name, one in counts.items()}
+    if settings.weights is not None:
+        weights = {name: settings.weights[name] if weights[name] else 0 for name in weights}
+    total = sum(weights.values()) or 1
     sources = {
         name: SourceReport(
             licence=source.licence,
@@ -71,7 +76,8 @@ def load_pool(settings: PoolSettings) -> LoadedPool:
             unlabelled=rows[name].unlabelled,
             overlapping=overlap.removed[name],
             generators=dict(sorted(Counter(example.generator for example in rows[name].examples).items())),
-            counts=counts.get(name, Counts()),
+            counts=counts[name],
+            share=weights[name] / total,
         )
         for name, source in settings.sources.items()
     }

@@ -162,9 +162,11 @@ def _report(pool: _Compared, pack: _Pack, pairs: Iterable[Pair]) -> tuple[PackOv
     gone, leaks, others = set[int](), dict[tuple[str, str], Pair](), dict[tuple[str, str], Pair]()
     for pair in sorted(pairs, key=lambda pair: (-pair.similarity, pair.question, int(pair.pooled))):
         text, answer = pool.wordings[int(pair.pooled)]
-        places = pool.places[text, answer]
         row = rows[pair.question]
-        unknown = not (answer and row.answer) and text not in pool.moulds and row.question not in moulds
+        unknown = not (answer and row.answer)
+        if unknown and (text in pool.moulds or row.question in moulds):
+            continue
+        places = pool.places[text, answer]
         told = replace(pair, pooled=pool.examples[places[0]].case.id)
         # A question with its context and without makes two pairs; the nearer one is told.
         (leaks if pair.same_answer or unknown else others).setdefault((told.question, told.pooled), told)

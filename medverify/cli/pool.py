@@ -60,6 +60,7 @@ def _show_sources(report: "PoolReport") -> None:
         ("can be drawn", [one.counts.drawable for one in sources]),
     ):
         table.add_row(name, *(f"{number:,}" for number in numbers))
+    table.add_row("share of the draws", *(f"{one.share:.3f}" for one in sources))
     table.add_row("generators", *(_generators(one.generators) for one in sources))
     table.add_row("licence", *(escape(one.licence) for one in sources))
     table.add_row("provenance", *(escape(one.provenance) for one in sources))

@@ -42,6 +42,19 @@ def test_a_config_becomes_a_pool_and_a_report(tmp_path: Path) -> None:
     assert (b.licence, b.read, b.counts.questions, b.counts.drawable) == ("MIT", 4, 2, 4)
     assert loaded.report.drawable == 8
     assert loaded.report.digest == loaded.pool.state()["digest"]
+    assert (a.share, b.share) == (0.25, 0.75)
+    even = load_pool(read_pool_settings(config(tmp_path, sources=sources)))
+    assert [one.share for one in even.report.sources.values()] == [0.5, 0.5]
+
+
+def test_a_source_of_which_nothing_can_be_drawn_is_shown(tmp_path: Path) -> None:
+    sources = {"a": source(tmp_path, "a", "10"), "b": source(tmp_path, "b", "11"), "c": source(tmp_path, "c", "--")}
+    weights = dict.fromkeys(sources, 1.0)
+    report = load_pool(read_pool_settings(config(tmp_path, sources=sources, weights=weights))).report
+    told = {
+        name: (one.unlabelled, one.counts.right, one.counts.drawable, one.share) for name, one in report.sources.items()
+    }
+    assert told == {"a": (0, 1, 2, 1), "b": (0, 2, 0, 0), "c": (2, 0, 0, 0)}
 
 
 def test_what_is_in_a_pack_is_left_out_and_told(tmp_path: Path) -> None:

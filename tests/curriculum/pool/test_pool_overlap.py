@@ -76,6 +76,7 @@ def test_a_wording_that_many_questions_share_says_nothing_without_an_answer(tmp_
     many = pack(tmp_path, "many", [{"id": f"e{n}", "question": wording} for n in range(5)])
     assert kept(pool, one, many) == ["0", "1", "2", "3", "4"]
     assert kept(pool[:4], many) == ["0", "1", "2", "3"]
+    assert [pack.pairs for pack in check_overlap(pool, [one, many]).packs] == [[], []]
     # Some copies of a question, in one source or in several, are no mould.
     assert kept([*pool[:4], *(example(f"{n}", 1, f"{n}", "other", asked=wording) for n in range(4))], one) == []
 
