@@ -94,6 +94,7 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
             or a question has two right answers.
     """
     questions = {row.id: row for row in read_questions(prefix)}
+    asked = {name: row.asked() for name, row in questions.items()}  # once each: all its traces share it
     taken: dict[str, int] = {}
     seen, golds = set[str](), dict[str, str]()
     cases = []
@@ -110,8 +111,7 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
             continue
         taken[row.qid] = taken.get(row.qid, 0) + 1
         if traces_per_question is None or taken[row.qid] <= traces_per_question:
-            question = questions[row.qid]
-            case = Case(id=row.trace_id, question=question.asked(), trace=Trace(text=row.reasoning))
+            case = Case(id=row.trace_id, question=asked[row.qid], trace=Trace(text=row.reasoning))
             cases.append(LabelledCase(case, row.trace_label, row.qid, row.generator or "", row.pred or None, gold))
     return cases
 
@@ -130,8 +130,13 @@ def _packed(file: IO[bytes], *, gz: bool) -> AbstractContextManager[IO[bytes]]:
     return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if gz else nullcontext(file)  # type: ignore[return-value]
 
 
-def _rows(prefix: Path, part: str, kind: type[_Row]) -> Iterator[_Row]:
-    path = next((path for end in (".jsonl.gz", ".jsonl") if (path := Path(f"{prefix}.{part}{end}")).is_file()), None)
+def pack_file(prefix: Path, part: Literal["questions", "traces"]) -> Path | None:
+    """The file of a pack that holds this part, gzipped or not; None if there is none."""
+    return next((path for end in (".jsonl.gz", ".jsonl") if (path := Path(f"{prefix}.{part}{end}")).is_file()), None)
+
+
+def _rows(prefix: Path, part: Literal["questions", "traces"], kind: type[_Row]) -> Iterator[_Row]:
+    path = pack_file(prefix, part)
     if path is None:
         raise PackError(f"no such file: {prefix}.{part}.jsonl or .jsonl.gz")
     number = 0

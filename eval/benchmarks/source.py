@@ -13,8 +13,12 @@ import httpx2
 from configs import strict_json
 from eval.benchmarks.catalogue import Benchmark
 from eval.benchmarks.schema import BenchmarkError
+from retrieval.passage import SourceError
+from retrieval.sources.hub import streamed
 
 Rows = Iterator[tuple[str, Mapping[str, Any]]]  # place, for messages, and columns
+
+_OTHERWISE = "download it and give its folder or file with --from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +71,9 @@ def loaded(place: str, config: str | None, split: str, revision: str | None = No
         BenchmarkError: the library is missing, or it cannot read the set.
     """
     try:
-        from datasets import load_dataset
-        from datasets.exceptions import DatasetsError
-    except ImportError as error:
-        raise BenchmarkError("datasets is missing; pip install 'medverify[eval]'") from error
-    try:
-        for row in load_dataset(place, config, split=split, revision=revision, streaming=True):
-            yield dict(row)
-    except (
-        DatasetsError,
-        httpx2.HTTPError,
-        OSError,
-        ValueError,
-        RuntimeError,
-    ) as error:  # the library's, its client's, its reader's
-        raise _unreachable(place, revision or "this folder", error) from error
+        yield from streamed(place, config=config, split=split, revision=revision)
+    except SourceError as error:
+        raise BenchmarkError(f"{error}; {_OTHERWISE}") from error
 
 
 def rows_of(benchmark: Benchmark, hub: Hub, repository: str, commit: Commit) -> Rows:
@@ -155,7 +147,4 @@ def _file_rows(path: Path) -> Iterator[Any]:
 
 
 def _unreachable(place: str, revision: str, error: Exception) -> BenchmarkError:
-    return BenchmarkError(
-        f"{place} at {revision} cannot be read ({type(error).__name__}: {error}); "
-        "download it and give its folder or file with --from"
-    )
+    return BenchmarkError(f"{place} at {revision} cannot be read ({type(error).__name__}: {error}); {_OTHERWISE}")

@@ -18,6 +18,7 @@ from medverify.cli import (
     keys,
     lexical,
     plan,
+    pool,
     rerank,
     retrieve,
     score,
@@ -76,6 +77,7 @@ app.command()(generate.generate)
 app.command()(train.train)
 app.command()(world.world)
 app.command("swapped-facts")(world.swapped_facts)
+app.command()(pool.pool)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 app.command()(inspect.schema)

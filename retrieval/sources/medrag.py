@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from retrieval.passage import Passage, SourceError
+from retrieval.sources.hub import streamed
 from retrieval.sources.json_lines import bounded_lines, opened, passage_of, records
 
 PUBMED, TEXTBOOKS = "medrag-pubmed", "medrag-textbooks"
@@ -81,21 +82,12 @@ def _folder_rows(folder: Path, corpus: str) -> Iterator[tuple[str, dict[str, Any
 
 
 def _hub_rows(repository: str, commit: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows as they are downloaded: nothing is stored but what the library keeps of the listing."""
     try:
-        from datasets import load_dataset
-        from datasets.exceptions import DatasetsError
-    except ImportError as error:
-        raise SourceError(f"{repository}: datasets is missing; pip install 'medverify[corpora]'") from error
-    try:
-        rows = load_dataset(repository, data_files="chunk/*.jsonl", split="train", streaming=True, revision=commit)
+        rows = streamed(repository, revision=commit, data_files="chunk/*.jsonl")
         for number, row in enumerate(rows, start=1):
-            yield f"{repository}@{commit[:12]}, row {number}", dict(row)
-    except (DatasetsError, OSError, ValueError, RuntimeError) as error:  # the library's, its client's and its reader's
-        raise SourceError(
-            f"{repository} at {commit} cannot be read from the hub ({type(error).__name__}: {error}); download it and "
-            "give its folder instead"
-        ) from error
+            yield f"{repository}@{commit[:12]}, row {number}", row
+    except SourceError as error:
+        raise SourceError(f"{error}; download it and give its folder instead") from error
 
 
 def _natural(path: Path) -> tuple[list[int], str]:

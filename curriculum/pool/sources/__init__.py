@@ -1,0 +1,1 @@
+"""Where labelled traces come from."""
