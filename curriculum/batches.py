@@ -1,6 +1,7 @@
 """Which examples a step learns from: pure functions of counts, step and seed."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from random import Random
 
 from curriculum.pool.example import Example
@@ -20,17 +21,17 @@ def batch_of(count: int, size: int, step: int, seed: int) -> list[int]:
 
 
 def balanced_batch(examples: Sequence[Example], size: int, step: int, seed: int) -> list[Example]:
-    """What a step takes of the examples, half of either label: a batch of one label would teach the label.
+    """What a step takes of the examples, half of either label in turn: a batch of one label would teach the label.
 
     Of the rarer label examples come again sooner. If there is only one label, it is all there is.
     """
     by_label = [[example for example in examples if example.label == label] for label in (1, 0)]
     parts = [part for part in by_label if part]
-    batch = []
+    drawn = []
     for number, part in enumerate(parts):
         share = size // len(parts) + (number < size % len(parts))
-        batch += [part[index] for index in batch_of(len(part), share, step, seed)]
-    return batch
+        drawn.append([part[index] for index in batch_of(len(part), share, step, seed)])
+    return [example for pair in zip_longest(*drawn) for example in pair if example is not None]
 
 
 def steps_of(examples: int, size: int, epochs: int, most: int | None) -> int:

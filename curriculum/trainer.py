@@ -67,6 +67,7 @@ class Trainer:
             FloatingPointError: a gradient is not a number; the last checkpoint is good.
             ResumeError: the run's files are another run's.
         """
+        self.run.restore(self.policy, None)
         if self.run.progress.pool:
             self.pool.restore(self.run.progress.pool)
         if self.run.progress.stage == 0:

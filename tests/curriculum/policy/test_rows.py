@@ -1,7 +1,5 @@
 """A row gives what its sequences give one by one, for fewer tokens."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tiny_model import start
+import torch
+from tiny_model import config, save_model, start
+from transformers import LlamaForCausalLM
 from verifier_fakes import FakeRetriever
 
 from configs.settings import JudgeSettings, Limits, Sampling, TransformersEngine
@@ -14,7 +16,16 @@ from curriculum.pool.example import Example
 from curriculum.pool.pool import Pool
 from curriculum.pool.settings import PoolSettings
 from curriculum.run import Run
-from curriculum.settings import HeldOut, Iteration, Lora, PolicySettings, RunSettings, TrainSettings, WarmUp
+from curriculum.settings import (
+    FilterSettings,
+    HeldOut,
+    Iteration,
+    Lora,
+    PolicySettings,
+    RunSettings,
+    TrainSettings,
+    WarmUp,
+)
 from curriculum.trainer import Tell, Trainer
 from curriculum.warm_up import Demonstration, Lesson, lesson
 from verifier.judge import Judge
@@ -74,16 +85,42 @@ def settings(**changed: Any) -> TrainSettings:
         judge=judge,
         pool=_POOL,
         policy=policy,
-        warm_up=WarmUp(steps=30, batch=16, learning_rate=5e-3, verdict_weight=2.0),
-        iterations=(Iteration(budget=16, epochs=2, batch=8, group=4, learning_rate=2e-3, warm_up_steps=1),),
-        held_out=HeldOut(examples=16, every=10),
-        run=RunSettings(checkpoint_every=4, kl_every=2),
+        warm_up=WarmUp(steps=60, batch=16, learning_rate=5e-3, verdict_weight=2.0),
+        iterations=(Iteration(budget=32, steps=24, epochs=99, batch=8, group=8, learning_rate=5e-4, warm_up_steps=1),),
+        held_out=HeldOut(examples=16, every=12),
+        run=RunSettings(checkpoint_every=10, kl_every=4),
     )
     return base.model_copy(update=changed)
 
 
+def short(**changed: Any) -> TrainSettings:
+    """All stages, a few steps each, with a checkpoint every second one."""
+    steps = {"epochs": 1, "batch": 4, "group": 4, "learning_rate": 1e-3, "warm_up_steps": 1}
+    return settings(
+        warm_up=WarmUp(steps=5, batch=4, learning_rate=5e-3),
+        iterations=(
+            Iteration(budget=12, steps=3, gates=FilterSettings(enabled=False), **steps),
+            Iteration(budget=8, steps=2, **steps),
+        ),
+        held_out=HeldOut(examples=4, every=3),
+        run=RunSettings(checkpoint_every=2, kl_every=1),
+        **changed,
+    )
+
+
+def tiny_model(folder: Path) -> Path:
+    """Weights as small as those of real models at their start: it has to be taught."""
+    torch.manual_seed(20)
+    return save_model(folder, LlamaForCausalLM(config(initializer_range=0.06)))
+
+
 def train(
-    model: Path, folder: Path, wanted: TrainSettings, tell: Tell = lambda _: None, *, pool: Sequence[Example] | None = None
+    model: Path,
+    folder: Path,
+    wanted: TrainSettings,
+    tell: Tell = lambda _: None,
+    *,
+    pool: Sequence[Example] | None = None,
 ) -> Policy:
     """A whole run, from where its folder is."""
     with Run.open(folder, wanted) as run:
