@@ -103,8 +103,8 @@ class RunSettings(Section):
     wandb: Annotated[str, Field(description="Project at Weights & Biases to log to; empty: none. Needs wandb.")] = ""
 
 
-class TrainSettings(Settings):
-    """All settings of a training run."""
+class TrainingConfig(Settings):
+    """What a training config may hold: the sections of settings and these."""
 
     pool: PoolSettings
     policy: PolicySettings = PolicySettings()
@@ -114,6 +114,10 @@ class TrainSettings(Settings):
     ] = (Iteration(), Iteration(group=8))
     held_out: HeldOut = HeldOut()
     run: RunSettings = RunSettings()
+
+
+class TrainSettings(TrainingConfig):
+    """All settings of a training run, which a judge can be trained with."""
 
     @model_validator(mode="after")
     def _trainable(self) -> "TrainSettings":

@@ -1,16 +1,9 @@
 """From a training config to its pool: read the sources, take out what is in evaluation packs, mix the rest."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import yaml
-from pydantic import ValidationError
-
-from configs import strict_yaml
-from curriculum.pool.errors import PoolError
 from curriculum.pool.example import Example
 from curriculum.pool.overlap import PackOverlap, check_overlap
 from curriculum.pool.pool import Counts, Pool
@@ -64,7 +57,7 @@ def load_pool(settings: PoolSettings) -> LoadedPool:
     overlap = check_overlap(examples, settings.overlap.packs, settings.overlap.threshold)
     pool = Pool(overlap.kept, settings.seed, weights=settings.weights, per_question=settings.per_question)
     counts = {name: pool.counts().get(name, Counts()) for name in settings.sources}
-    weights = {name: one.drawable for name, one in counts.items()}
+    weights: dict[str, float] = {name: one.drawable for name, one in counts.items()}
     if settings.weights is not None:
         weights = {name: settings.weights[name] if weights[name] else 0 for name in weights}
     total = sum(weights.values()) or 1
@@ -82,28 +75,6 @@ def load_pool(settings: PoolSettings) -> LoadedPool:
         for name, source in settings.sources.items()
     }
     return LoadedPool(pool, PoolReport(sources, overlap.packs, pool.left, pool.state()["digest"]))
-
-
-def read_pool_settings(file: Path) -> PoolSettings:
-    """The section `pool` of a training config; its other sections are not looked at.
-
-    Raises:
-        PoolError: the file cannot be read, or the section is not what it should be; the message names each fault.
-    """
-    try:
-        config = strict_yaml.read(file)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PoolError(f"{file}: {error}") from error
-    if not isinstance(config, dict) or "pool" not in config:
-        raise PoolError(f"{file}: no section `pool`; docs/training-data.md shows one")
-    try:
-        # Strict, or `true` would pass for 1; as JSON, or strictness would refuse text for a path.
-        return PoolSettings.model_validate_json(json.dumps(config["pool"], default=str), strict=True)
-    except ValidationError as error:
-        faults = "\n".join(
-            f"{file}: {'.'.join(['pool', *map(str, item['loc'])])}: {item['msg']}" for item in error.errors()
-        )
-        raise PoolError(faults) from error
 
 
 def _read(source: Source, name: str) -> SourceRows:

@@ -85,7 +85,7 @@ class Pool:
             held.setdefault(entry.example.source, []).append(entry)
         paired = {name: pairs(own, seed) for name, own in sorted(held.items())}
         shares = {name: len(own) for name, own in paired.items()} if weights is None else _checked(weights, paired)
-        self._order = [example for pair in mixed(paired, shares) for example in pair]
+        self._order = tuple(example for pair in mixed(paired, shares) for example in pair)
         self._drawn = 0
         self._seed = seed
         self._digest = _digest(kept, shares)
@@ -115,7 +115,12 @@ class Pool:
             )
         drawn = self._order[self._drawn : self._drawn + count]
         self._drawn += len(drawn)
-        return drawn
+        return list(drawn)
+
+    @property
+    def examples(self) -> Sequence[Example]:
+        """All that can be drawn, in the order in which it is."""
+        return self._order
 
     @property
     def left(self) -> int:

@@ -2,15 +2,15 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from medverify.cli.common import JsonOption, fail, mended_by_user, out, quiet_libraries, waiting
+from medverify.cli.common import JsonOption, SetOption, fail, mended_by_user, out, quiet_libraries, waiting
+from medverify.cli.train import TrainingConfigArgument, training_file
 
 if TYPE_CHECKING:
     from curriculum.pool.load import PoolReport
@@ -19,22 +19,26 @@ _SHOWN = 10  # pairs of each pack; --json gives all
 
 
 def pool(
-    config: Annotated[Path, typer.Argument(help="Training config: a YAML file with a section `pool`.")],
+    config: TrainingConfigArgument,
+    overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read the labelled traces of a training config, and show what a judge would be trained on.
+    """Read the labelled traces of a training config, and show what `medverify train` would train a judge on.
 
     Shows what each source holds and under which licence, what is left out of it (unlabelled, in an evaluation pack, twice,
     labelled both ways, over the cap of its question) and how much can be drawn, half of it right. Writes nothing. A source
     that is one of the evaluation packs is refused.
     """
+    from configs.load import load_settings
     from curriculum.pool.errors import PoolError
-    from curriculum.pool.load import load_pool, read_pool_settings
+    from curriculum.pool.load import load_pool
+    from curriculum.settings import TrainingConfig
 
     try:
         with mended_by_user(), waiting("reading the pool"):
             quiet_libraries()
-            report = load_pool(read_pool_settings(config)).report
+            settings = load_settings(training_file(config), os.environ, overrides or [], TrainingConfig).settings
+            report = load_pool(settings.pool).report
     except PoolError as error:
         fail(str(error))
     if as_json:

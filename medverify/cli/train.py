@@ -13,6 +13,10 @@ import typer
 from medverify.cli.common import SetOption, err, fail, mended_by_user, out, quiet_libraries
 from medverify.cli.progress import counted_progress
 
+TrainingConfigArgument = Annotated[
+    str, typer.Argument(help="Training config: a shipped name (see docs/training.md) or a path.")
+]
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -35,7 +39,7 @@ _SHOWN = (
 
 
 def train(
-    config: Annotated[str, typer.Argument(help="Training config: a shipped name (see docs/training.md) or a path.")],
+    config: TrainingConfigArgument,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder of the run; of one that was cut off, it goes on.")
     ],
@@ -61,7 +65,7 @@ def train(
         from curriculum.warm_up import DemonstrationError
         from verifier.packs import PackError
 
-        settings = load_settings(_file(config), os.environ, overrides or [], TrainSettings).settings
+        settings = load_settings(training_file(config), os.environ, overrides or [], TrainSettings).settings
         try:
             _train(settings, output)
         except (
@@ -149,8 +153,12 @@ def _telling(run: "Run", settings: "TrainSettings") -> Iterator["Tell"]:
         yield tell
 
 
-def _file(config: str) -> Path:
-    """The file meant by a shipped name or a path."""
+def training_file(config: str) -> Path:
+    """The file meant by the name of a shipped training config or by a path.
+
+    Raises:
+        SettingsError: it is neither.
+    """
     from configs.load import SHIPPED, SettingsError
 
     shipped = {file.stem: file for file in (SHIPPED / "train").glob("*.yaml")}

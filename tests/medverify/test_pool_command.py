@@ -13,8 +13,8 @@ def config(cli: Cli, tmp_path: Path) -> Path:
     assert cli("world", tmp_path / "w", "--drugs", "20", "--questions", "24", "--traces", "2").exit_code == 0
     file = tmp_path / "train.yaml"
     file.write_text(f"""
-trainer:
-  steps: 3  # another's section
+run:
+  seed: 3
 pool:
   sources:
     world:
@@ -59,8 +59,16 @@ def test_a_pool_that_was_compared_with_nothing_says_so(cli: Cli, config: Path) -
     assert "not compared with any evaluation pack" in cli("pool", config).stdout
 
 
+def test_a_flag_beats_the_file_as_in_training(cli: Cli, config: Path) -> None:
+    told = json.loads(cli("pool", config, "--set", "pool.per_question=1", "--json").stdout)
+    assert told["sources"]["world"]["counts"]["over_cap"] == 24
+
+
 def test_faults_are_told(cli: Cli, config: Path) -> None:
     config.write_text(config.read_text().replace("      licence: Apache-2.0\n", ""))
     refused = cli("pool", config)
     assert refused.exit_code == 2
-    assert "pool.sources.world.pack.licence: Field required" in refused.stderr
+    assert "pool.sources.world.pack.licence: field required" in refused.stderr
+    absent = cli("pool", config.parent / "none.yaml")
+    assert absent.exit_code == 2
+    assert "no training config" in absent.stderr

@@ -6,15 +6,21 @@ from typing import Any
 import pytest
 import yaml
 
-from curriculum.pool.errors import PoolError
-from curriculum.pool.load import load_pool, read_pool_settings
+from configs.load import SettingsError, load_settings
+from curriculum.pool.load import load_pool
 from curriculum.pool.overlap import TrainsOnPackError
+from curriculum.pool.settings import PoolSettings
+from curriculum.settings import TrainingConfig
 
 
 def config(folder: Path, **pool: Any) -> Path:
     file = folder / "train.yaml"
-    file.write_text(yaml.safe_dump({"trainer": {"steps": 3}, "pool": pool}))
+    file.write_text(yaml.safe_dump({"run": {"seed": 3}, "pool": pool}))
     return file
+
+
+def read_pool_settings(file: Path) -> PoolSettings:
+    return load_settings(file, {}, kind=TrainingConfig).settings.pool
 
 
 def source(folder: Path, name: str, labels: str, **more: Any) -> dict[str, Any]:
@@ -73,34 +79,30 @@ def test_what_is_in_a_pack_is_left_out_and_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"sources": {}}, r"pool\.sources: "),
+        ({"sources": {}}, r"file train\.yaml:\d+: pool\.sources = {}: dictionary should have at least 1 item"),
         ({"weights": {"a": 1, "c": 1}}, r"weights: give one for every source and for nothing else; not so for b, c"),
-        ({"weights": {"a": 0, "b": 1}}, r"pool\.weights\.a: "),
-        ({"seed": -1}, r"pool\.seed: "),
-        ({"seed": True}, r"pool\.seed: "),
-        ({"per_question": 0}, r"pool\.per_question: "),
-        ({"overlap": {"threshold": 0.4}}, r"pool\.overlap\.threshold: "),
-        ({"sauces": {}}, r"pool\.sauces: Extra inputs"),
-        ({"sources": {"a": {"kind": "pack", "prefix": "x"}}}, r"pool\.sources\.a\.pack\.licence: Field required"),
-        ({"sources": {"a": {"kind": "csv"}}}, r"pool\.sources\.a: "),
+        ({"weights": {"a": 0, "b": 1}}, r"pool\.weights\.a: input should be greater than 0"),
+        ({"seed": -1}, r"file train\.yaml:\d+: pool\.seed = -1"),
+        ({"seed": True}, r"pool\.seed = True: input should be a valid integer"),
+        ({"per_question": 0}, r"pool\.per_question = 0: "),
+        ({"overlap": {"threshold": 0.4}}, r"pool\.overlap\.threshold = 0\.4: "),
+        ({"overlap": {"packs": "x"}}, r"pool\.overlap\.packs = 'x': "),
+        ({"sauces": {}}, r"unknown setting pool\.sauces; did you mean pool\.sources"),
+        ({"sources": {"a": {"kind": "pack", "prefix": "x"}}}, r"pool\.sources\.a\.pack\.licence: field required"),
+        ({"sources": {"a": {"kind": "csv"}}}, r"pool\.sources\.a: input tag 'csv'"),
         ({"sources": {"a/b": {"kind": "medprm"}}}, r"pool\.sources\.a/b"),
     ],
 )
-def test_faults_are_told_by_file_and_key(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_faults_are_told_by_place_and_key(tmp_path: Path, change: dict[str, Any], told: str) -> None:
     good = {"sources": {"a": source(tmp_path, "a", "10"), "b": source(tmp_path, "b", "10")}}
-    file = config(tmp_path, **{**good, **change})
-    with pytest.raises(PoolError, match=rf"train\.yaml: .*{told}"):
-        read_pool_settings(file)
+    with pytest.raises(SettingsError, match=told):
+        read_pool_settings(config(tmp_path, **{**good, **change}))
 
 
-@pytest.mark.parametrize("text", ["", "trainer: {}", "- pool", "pool: [", "pool: 3", "\xff"])
-def test_a_file_without_a_pool_is_refused(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "train.yaml"
-    file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(PoolError, match=r"train\.yaml: "):
-        read_pool_settings(file)
-    with pytest.raises(PoolError, match=r"none\.yaml: "):
-        read_pool_settings(tmp_path / "none.yaml")
+def test_a_config_without_a_pool_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text("run: {seed: 1}")
+    with pytest.raises(SettingsError, match="pool: field required"):
+        read_pool_settings(tmp_path / "train.yaml")
 
 
 @pytest.fixture(scope="session")
