@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from configs.load import FIELDS, SettingsError, load_settings, shipped_names
+from configs.load import SettingsError, load_settings, schema_of, shipped_names
 from configs.settings import Settings
 
 TURNS = "judge.limits.max_turns"
@@ -171,13 +171,13 @@ def test_every_shipped_file_loads(name: str) -> None:
 
 def test_rows_describe_every_setting() -> None:
     rows = load_settings("laptop", {}, ["judge.top_k=4"]).rows()
-    assert [row.key for row in rows] == list(FIELDS)
+    assert [row.key for row in rows] == list(schema_of(Settings).fields)
     assert all(row.description for row in rows)
     assert next((row.value, row.origin) for row in rows if row.key == "judge.top_k") == (4, "flag")
 
 
 @example({"paths.cache": "~nobody-of-this-name/x"})
-@given(st.dictionaries(st.sampled_from(sorted(FIELDS)), st.text(max_size=8)))
+@given(st.dictionaries(st.sampled_from(sorted(schema_of(Settings).fields)), st.text(max_size=8)))
 def test_any_text_in_a_known_flag_loads_or_is_explained(flags: dict[str, str]) -> None:
     explained: tuple[str, ...] = ()
     try:

@@ -8,7 +8,8 @@ import pytest
 import typer
 from front_door_fakes import judgment
 
-from configs.load import FIELDS
+from configs.load import schema_of
+from configs.settings import Settings
 from eval.journal import to_line
 from medverify.cli.app import app
 
@@ -33,7 +34,7 @@ def test_the_list_of_commands() -> None:
         "index add-bm25", "index eval", "index compress", "retrieve", "retrieve serve",
         "generate", "benchmark", "benchmark list", "benchmark show", "benchmark fetch", "benchmark overlap",
         "keys", "keys add", "keys list", "keys revoke",
-        "world", "swapped-facts", "pool",
+        "world", "swapped-facts", "pool", "train",
     }  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def test_every_setting_with_its_origin(cli: Cli, tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.exit_code == 0
     found = json.loads(result.stdout)
-    assert set(found) == set(FIELDS)
+    assert set(found) == set(schema_of(Settings).fields)
     assert found["judge.top_k"] == {"value": 5, "origin": "file mine.yaml:2"}
     assert found["judge.sampling.seed"] == {"value": 8, "origin": "env MEDVERIFY_JUDGE__SAMPLING__SEED"}
     assert found["judge.limits.max_turns"] == {"value": 7, "origin": "flag"}
