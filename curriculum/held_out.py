@@ -1,9 +1,6 @@
 """Examples that a run is measured on and never trained on."""
 
-from collections.abc import Sequence
-
-from curriculum.pool.errors import PoolError
-from curriculum.pool.example import Example, text_key
+from curriculum.pool.example import Example
 from curriculum.pool.pool import Pool
 from curriculum.settings import HeldOut
 from verifier.packs import read_pack
@@ -25,17 +22,3 @@ def read_held_out(settings: HeldOut) -> list[Example]:
         if labelled.label is not None
     )
     return Pool(examples, seed=0).draw(settings.examples + settings.examples % 2)
-
-
-def refuse_shared(held_out: Sequence[Example], pool: Sequence[Example]) -> None:
-    """See that nothing is both trained on and measured on.
-
-    Raises:
-        PoolError: a held-out text is in the pool.
-    """
-    known = {text_key(example.case) for example in held_out}
-    shared = [example.case.id for example in pool if text_key(example.case) in known]
-    if shared:
-        raise PoolError(
-            f"{len(shared)} held-out examples are in the pool too, first {shared[0]}: hold out another pack"
-        )

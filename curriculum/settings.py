@@ -115,6 +115,15 @@ class TrainingConfig(Settings):
     held_out: HeldOut = HeldOut()
     run: RunSettings = RunSettings()
 
+    @property
+    def guarded_pool(self) -> PoolSettings:
+        """The pool's settings; what is held out may be trained on as little as the evaluation packs that they name."""
+        if self.held_out.pack is None:
+            return self.pool
+        packs = (*self.pool.overlap.packs, self.held_out.pack)
+        overlap = self.pool.overlap.model_copy(update={"packs": packs})
+        return self.pool.model_copy(update={"overlap": overlap})
+
 
 class TrainSettings(TrainingConfig):
     """All settings of a training run, which a judge can be trained with."""

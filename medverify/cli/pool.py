@@ -38,7 +38,7 @@ def pool(
         with mended_by_user(), waiting("reading the pool"):
             quiet_libraries()
             settings = load_settings(training_file(config), os.environ, overrides or [], TrainingConfig).settings
-            report = load_pool(settings.pool).report
+            report = load_pool(settings.guarded_pool).report
     except PoolError as error:
         fail(str(error))
     if as_json:

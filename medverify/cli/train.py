@@ -86,7 +86,7 @@ def train(
 
 def _train(settings: "TrainSettings", output: Path) -> None:
     from curriculum.curves import draw_curves
-    from curriculum.held_out import read_held_out, refuse_shared
+    from curriculum.held_out import read_held_out
     from curriculum.policy.policy import Policy
     from curriculum.pool.load import load_pool
     from curriculum.run import Run
@@ -96,9 +96,8 @@ def _train(settings: "TrainSettings", output: Path) -> None:
     from verifier.engines.transformers import TransformersEngine
 
     with Run.open(output, settings) as run:
-        pool = load_pool(settings.pool).pool
+        pool = load_pool(settings.guarded_pool).pool
         held_out = read_held_out(settings.held_out)
-        refuse_shared(held_out, pool.examples)
         demonstrations = read_demonstrations(settings.warm_up.demonstrations)
         judge = load_judge(_with_episodes_of_its_own(settings), _say, reproducible=True)
         engine = judge.engine

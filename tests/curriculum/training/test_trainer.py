@@ -16,9 +16,7 @@ from tiny_lessons import examples, settings, short, tiny_model, train
 
 from configs.appended import ResumeError
 from curriculum.curves import draw_curves
-from curriculum.held_out import refuse_shared
-from curriculum.pool.errors import PoolError
-from curriculum.settings import RunSettings
+from curriculum.settings import HeldOut, RunSettings
 from curriculum.trainer import Told
 
 
@@ -184,6 +182,7 @@ def test_a_spent_pool_is_told(model: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_held_out_may_not_be_trained_on() -> None:
-    with pytest.raises(PoolError, match="2 held-out examples are in the pool too"):
-        refuse_shared(examples(2), examples(8))
-    refuse_shared(examples(2, first=100), examples(8))
+    config = settings().model_copy(update={"held_out": HeldOut(pack=Path("packs/mine"))})
+    assert config.guarded_pool.overlap.packs == (Path("packs/mine"),)
+    assert config.pool.overlap.packs == ()
+    assert settings().guarded_pool == settings().pool
