@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from retrieval.passage import Hit, Passage
 
 NonEmpty = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True, max_length=200_000)]
-OptionKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1,3}$")]
+#: Letters and digits of any script.
+OptionKey = Annotated[str, StringConstraints(pattern=r"^[\p{L}\p{N}]{1,3}$")]
 
 
 class Question(BaseModel):

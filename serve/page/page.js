@@ -5,7 +5,7 @@ import { judge, stop } from "./episode.js";
 import { more, show } from "./past.js";
 import { ask, keepKey, key } from "./service.js";
 
-const OPTION = /^([A-Za-z0-9]{1,3})[.):]\s*(\S.*)$/;
+const OPTION = /^([\p{L}\p{N}]{1,3})[.):]\s*(\S.*)$/u;
 
 /** The case that the form holds; options that cannot be read are said at their field. */
 function written() {

@@ -1,10 +1,31 @@
 """The words by which a text announces, denies, concludes or refuses an answer: the patterns of `verifier.answers.extract`.
 
 None of them names a letter; those come from the options, see `verifier.answers.forms`. They run over texts that are plain
-already.
+already. English is read in full; of other languages the words that announce an answer and those that deny it.
 """
 
 import re
+
+from verifier.answers.plain import folded
+
+_ANSWER_CJK = "答案|正解|答え|回答|정답|답"
+_ANSWER_ABROAD = folded(
+    r"respuesta|réponse|antwort|risposta|resposta|ответ|відповідь|odpowiedź|odpověď|antwoord|svar"
+    r"|cevap|yanıt|jawaban|đáp án|câu trả lời|الإجابة|الجواب|उत्तर|जवाब|คำตอบ|ตอบ"
+)
+_NO_ABROAD = folded(
+    r"不|非|ではな|じゃな|\bno\b|\bn'|\bne\b|\bnon\b|\bnão\b|\bnicht\b|\bkeine?\b|\bне\b|\bnie\b|\bnen|\bniet\b|\bingen\b"
+    r"|\bdeğil\b|\bbukan\b|\btidak\b|\bkhông\b|\bليس|नहीं|ไม่"
+)
+#: Looked at first, for most places of a text hold none of them.
+_FIRST_ABROAD = f"(?=[{''.join(sorted({word[0] for word in f'{_ANSWER_CJK}|{_ANSWER_ABROAD}'.split('|')}))}])"
+_ANSWER_ABROAD = rf"{_FIRST_ABROAD}(?:{_ANSWER_CJK}|(?<![^\W\d_])(?:{_ANSWER_ABROAD}))"
+#: From a word for "answer" to the option, with no denial in between.
+_IS_ABROAD = folded(
+    rf"(?:(?!{_NO_ABROAD})[^.\n:]){{0,40}}?(?::|=|-+>|→|-\s|は|が|为|為|是|選|选|คือ|은|는"
+    r"|\b(?:es|est|ist|is|è|é|jest|je|är|er|là|adalah|является|это|है|هو|هي)(?!\w))"
+    r"[ ]*(?:\b(?:la|el|le|il|a|o|die|der|das|de)\b(?=[ ](?:\W?\w\b)))?"
+)
 
 _COPULA = (
     r"(?:\s+(?:choice|option|letter|key|here|therefore|thus|then|clearly|most likely|likely|probably))*\s*"
@@ -22,14 +43,18 @@ ANNOUNCED = re.compile(
     # An option may follow, or a clause that names one;
     rf"(?P<full>(?<!wrong )(?<!incorrect )\banswers?\b{_OF}{_COPULA}"
     rf"|\b{_GOOD}\s+(?:\w+\s+)?(?:option|choice|selection|response)\b{_OF}{_COPULA}"
-    r"|(?:答案|正解|答え|回答)\s*(?:应该|應該)?\s*(?:是|为|為|選|选|は|:)+"
-    r"|\b(?:respuesta|réponse|antwort|risposta|resposta)\b[^.\n:]{0,40}?(?::|\b(?:es|est|ist|è|é)\b))"
-    # an option must follow at once: after "choose", and where a sentence begins with "not A, …";
+    rf"|\bmy\s+(?:\w+\s+)?(?:choice|pick|guess|vote|selection|verdict)\b{_OF}{_COPULA}"
+    r"|[\"'](?:[a-z]{1,20}[_ ]){0,2}(?:answer|choice|option|prediction)(?:[_ ][a-z]{1,20}){0,2}[\"']\s*:)"
+    # an option must follow at once: in other languages, after "choose", and where a sentence begins with "not A, …";
+    rf"|(?P<abroad>{_ANSWER_ABROAD}{_IS_ABROAD})"
     r"|(?P<head>(?:^|(?<=[.!?:]\s))"
-    r"(?=(?:(?:it|this|that)(?: is|'s) )?not\s+(?:option |choice |answer )?[(\"']?\w{1,3}[)\"']?\s*[,;:.-])"
+    r"(?=(?:(?:it|this|that)(?: is|'s) )?(?:not\s+(?:option |choice |answer )?[(\"']?\w{1,3}[)\"']?\s*[,;:.-]"
+    r"|neither\s+(?:option |choice |answer )?[(\"']?\w{1,3}[)\"']?\s+nor\b))"
     r"|\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?)"
     # the letter of one must.
-    rf"|(?P<letter>\banswer(?: choice| option)?(?=\s)|选择?|(?:^|(?<=[\s,.;:(-]))(?:{_SO})\b[,:;.!-]*)",
+    rf"|(?P<letter>\banswer(?: choice| option)?(?=\s)|选择?|{_ANSWER_ABROAD}(?=\s)"
+    # (a run of such words is one)
+    rf"|(?:^|(?<=[\s,.;:(-]))(?:{_SO})\b[,:;.!-]*(?: (?:{_SO})\b[,:;.!-]*)*)",
     re.I | re.M,
 )
 #: What stands before an announcement that is none: "if the answer is B, then …".
@@ -39,7 +64,9 @@ UNREAL = re.compile(
 )
 #: What stands before a letter that is being ruled out: "this eliminates answer C".
 ELIMINATED = re.compile(
-    r"\b(?:eliminat\w*|rul\w+ out|exclud\w*|discard\w*|reject\w*|cross\w* out|not)\b[^.\n;]{0,40}$", re.I
+    r"\b(?:eliminat\w*|rul\w+ out|exclud\w*|discard\w*|reject\w*|cross\w* out|not|(?:wrong|incorrect|mistake|unwise|error) to)"
+    r"\b[^.\n;]{0,40}$|(?:n't|\bnever)\s+(?:\w+ly\s+)?$",
+    re.I,
 )
 _SAYING = (
     r"(?:say|said|think|thought|believe|claim|agree|accept|suspect|feel|conclude|argue|expect|mean|see (?:how|why))"
@@ -69,23 +96,61 @@ FILLER = re.compile(
     r"(?:(?:the|that(?!'s)|this|option|choice|letter|number|answer|is|be|was|would|should|must|most|likely|clearly|probably|definitely"
     r"|certainly|therefore|thus|hence|simply|obviously|indeed|actually|still|either|both|between|correct|best|right|it's|that's|it"
     r"|now|going|to|one|labell?ed|marked|final|so|then|wait|no|sorry|hmm|i think|i believe|i guess|i say|i choose|i pick"
+    r"|perhaps|maybe|possibly|conceivably|alternatively|even|also|else|if not|could be|might be|may be"
     r"|i go with|i'd say|i'd choose|i'll go with|we choose)\b|[:=>→,;.!…(\[-])[ ]*",
     re.I,
 )
 #: What follows is denied.
 NOT = re.compile(
-    r"(?:not|n't|neither|nor|never|other than|cannot be|can't be|rather than|instead of|不是|非)(?![a-z])\s*", re.I
+    r"(?:not|n't|neither|nor|never|other than|anything but|everything but|all but|except(?: for)?|far from|unlikely(?: to be)?"
+    r"|cannot be|can't be|rather than|instead of"
+    r"|не|nicht|não|non|pas|niet|nie|ikke|inte|değil|bukan|không(?: phải)?)(?!\w)\s*"
+    r"|(?:不是|非|ไม่ใช่)\s*",
+    re.I,
 )
 #: A list goes on.
-JOIN = re.compile(r"[ ]*(?:[,/&+、(]|\band\b|\bor\b|\bversus\b|\bvs\b\.?|和|或)[ ]*(?:\b(?:and|or)\b[ ]*)?", re.I)
+JOIN = re.compile(
+    r"[ ]*(?:[,/&+|、(]|\band(?:/or)?\b|\b(?:or|oder|und|et|ou|y|или|и)\b|\b(?:to|through|versus)\b|\bvs\b\.?|和|或|と|か)[ ]*"
+    r"(?:\b(?:and|or)\b[ ]*)?",
+    re.I,
+)
+#: The next of a list is denied as well: "not A or B".
+JOINS_DENIED = re.compile(
+    r"[ ]*(?:,[ ]*)?(?:\b(?:or|and|nor)\b|/|&)"
+    r"|[ ]*,(?=(?:[ ]?[(\"']?\w{1,3}[)\"']?,){0,8}[ ]?[(\"']?\w{1,3}[)\"']?,?[ ](?:or|nor)\b)",
+    re.I,
+)
 #: What was denied is over, and something else is put in its place.
-TURN = re.compile(r"[ \n]*[,;.]?[ ]*\(?(?:but|rather|instead|it's|it is|the|so)?\b[ ]*", re.I)
+TURN = re.compile(
+    r"[ \n]*[,;.]?[ ]*\(?(?:but|rather|instead|it's|it is|the|so|sondern|sino|mais|mas|ma|а|но|而是)?\b[ ]*", re.I
+)
+#: Between letters of a list that decides nothing: "A. B. C."
+LISTED = re.compile(r"(?:[\s.,;|/&+()\[\]\"'-]|\b(?:and|or)\b)*", re.I)
+#: Between letters with their texts in such a list; over a line or a full stop it would be what the options say.
+LISTED_WITH_TEXTS = re.compile(r"(?:[ ,;|/&+()\[\]\"'-]|\b(?:and|or)\b)*", re.I)
+LINE_ENDS = re.compile(r"[.)\]}\"'! ]*(?:$|\n)")
+#: Before a second option that is held open beside the first: "B, or perhaps A", "B. It could also be A", "B if …, else A".
+HEDGED = re.compile(
+    r"[\"')\]]*\s*[.;,(-]?\s*(?:(?:but|though|although|however|or|and|yet),?\s+){0,2}(?:(?:it|this|that|the answer)\s+)?"
+    r"(?:(?:could|may|might|can)\s+(?:(?:also|well|equally|just as|even)\s+){0,3}be|maybe|perhaps|possibly|or|alternatively"
+    r"|(?:if|unless|when|provided|assuming|for|in)\b[^.\n]{1,120}?\b(?:otherwise|else|but if not|if not))"
+    r",?\s+(?:(?:it is|it's|then|the answer is|also|even|the|option|choice)\s+){0,3}",
+    re.I,
+)
+#: What is said of an option that is to count beside another: "A is also correct".
+ALSO = re.compile(
+    r"[\s\"')\].:]{0,6},?\s+(?:(?:is|are|seems|would be)\s+(?:also|equally)"
+    r"|(?:could|may|might|can|would)\s+(?:also|equally)\s+be)"
+    r"\s+(?:\w+ly\s+)?(?:(?:a|an|the)\s+)?(?:(?:correct|right|possible|acceptable|valid)\s+answer|correct|right|acceptable|valid|answer)\b",
+    re.I,
+)
 #: What is said after an option that is denied.
 WRONG = re.compile(
     r"[\"')\]]*\s*(?:[:-]\s*(?:this (?:option )?is\s+)?)?"
     r"(?:(?:is|are|was|were|would be|can be|seems|both|all|also|clearly|therefore|thus)\s+)*"
     r"(?:isn't|aren't|wasn't|(?<=is )not\b(?! only)|(?<=are )not\b(?! only)|incorrect|wrong|false|inappropriate|ruled out"
-    r"|excluded|eliminated|unlikely|less likely)",
+    r"|excluded|eliminated|unlikely|less likely|(?:では|じゃ)(?:な|あり)|不对|是错|가 아니"
+    r"|(?:ist|es|est|è) (?:nicht|falsch|incorrecta|fausse|errata|sbagliata))",
     re.I,
 )
 #: What may follow a letter that "so" or "wait" announces: the sentence is over, and not about the option.
@@ -124,15 +189,16 @@ PREDICATE = re.compile(
 #: Where a sentence is over; abbreviations before a small letter are no end.
 SENTENCE_END = re.compile(r"[.!?。][\"')\]]*(?=\s+[A-Z(\[\"'*]|\s*$|\n)|\n")
 #: Where a letter by itself may be what the clause speaks of.
-CLAUSE_START = re.compile(r"(?:^|(?<=[.!?,;:]\s)|(?<=\bthat\s)|(?<=\band\s))(?=\w)", re.M)
+CLAUSE_START = re.compile(r"(?:^|(?<=[.!?,;:]\s)|(?<=\bthat\s)|(?<=\band\s)|(?<=\bbut\s))(?=\w)", re.M)
 #: What stands before an option that is denied, or only thought possible.
 DENIED = re.compile(
-    r"\b(?:not|never|rather than|instead of|unlike|excludes?|rules? out|ruled out|less likely|no"
+    r"\b(?:not|never|rather than|instead of|unlike|excludes?|rules? out|ruled out|less likely|unlikely|far from"
+    r"|(?:anything|everything|all) but|no"
     r"|(?:could|may|might)(?: also)? be)\b[^,;]{0,30}$|n't\b[^,;]{0,30}$",
     re.I,
 )
 #: The mark of an item in a list.
-ITEM = re.compile(r"[\s-]*([A-Za-z0-9]{1,3})([.):])")
+ITEM = re.compile(r"[\s-]*([^\W_]{1,3})([.):])")
 #: Words that make a sentence a conclusion.
 MARKED = re.compile(
     r"\b(?:therefore|thus|hence|so|in conclusion|conclude|consequently|based on|suggests?|suggesting|indicates?|consistent with"

@@ -8,49 +8,42 @@ article, "E. coli" a genus, "vitamin D" neither an option.
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
+
+from verifier.answers.plain import folded, plain
 
 #: What may follow a letter that stands by itself: "B because …", "A is wrong".
 _CONNECTORS = (
-    r"because|since|as|for|which|and|or|nor|not|but|based|given|due|is|was|isn't|are|instead|rather|over|than|may|might"
+    r"because|since|as|for|which|and|or|nor|not|but|based|given|due|is|was|isn't|are|instead|rather|over|than|may|might|to"
+    r"|porque|parce|weil|denn|perché|omdat|потому|так как|ist|est|es|è|é"
 )
+#: Scripts without spaces between words.
+_CJK = r"\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7af"
+#: What may follow a key of such a script at once; anything else makes it the beginning of a word.
+_CJK_TAIL = r"(?:项|項|選項|选项|番|号|号|です|だ|が|は|で|를|입니다|이다|이며|번)"
 #: Options that are everyday words say something only where an answer is announced, and only by themselves.
 _EVERYDAY = frozenset({"yes", "no", "maybe", "true", "false", "none", "all", "both", "other", "same"})
 _TIGHT = re.compile(rf"\s*(?:$|\n|[.,;:!)\]}}\"<]|-\s|(?:{_CONNECTORS})\b)", re.I)
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+|\w+|[<>≤≥=+±%]")
 _ARTICLES = frozenset({"a", "an", "the"})
+#: Signs that belong to the letter before them: accents, vowel signs.
+_MARKS = "".join(char for code in range(0x300, 0x1200) if unicodedata.category(char := chr(code)).startswith("M"))
 _OPENING = re.compile(r"[\s\"'(\[]*")
 _AFTER_LETTER = re.compile(r"[ ]*(?:[-:.,]\s*|\(\s*)?[\"']?")
+_LAST_WORD = re.compile(r"(\w+|[<>≤≥=+±%])[^\w<>≤≥=+±%]*$")
 _ENDS = re.compile(r"[\"')\]]*\s*(?:[.;,\n]|$)")
 _SMALL_WORD = re.compile(r" [a-z]+\b(?! (?:is|are|was))")
 
-_BOXED = re.compile(r"\\f?boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
-_STYLED = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|rm|it|sf)|operatorname|mbox)\s*\{([^{}]*)\}")
-_ANSWER_TAG = re.compile(r"<\s*(?:final_?)?answer\s*>(.*?)(?:<\s*/\s*(?:final_?)?answer\s*>|$)", re.I | re.S)
-_TAG = re.compile(r"</?(?:b|i|u|em|strong|p|br|span|div|sup|sub|think|final_?answer|answer)\b[^<>\n]*>", re.I)
-_STRUCK = re.compile(r"~~[^~\n]+~~")
-_MARKS = re.compile(r"[*`$]|__|(?<!\w)_|_(?!\w)|^[ \t]*(?:#+[ \t]*|>[ \t]+(?=[^\W\d]))|\\(?=[\s,;!()\[\]])", re.M)
-_SPACES = re.compile(r"[^\S\n]+")
-_BLANK_LINES = re.compile(r"\n(?: ?\n)+")
-_QUOTES = str.maketrans(
-    dict.fromkeys("\u2018\u2019", "'") | dict.fromkeys("\u201c\u201d«»「」", '"') | dict.fromkeys("\u2013\u2014", "-")
-)
 
+class How(Enum):
+    """By what an option is named."""
 
-def plain(text: str) -> str:
-    """The text without what only decorates it: widths, zero-width characters, Markdown, LaTeX and HTML around words.
-
-    A boxed answer and one in `<answer>` tags become lines that announce an answer.
-    """
-    text = unicodedata.normalize("NFKC", text)
-    text = "".join(character for character in text if unicodedata.category(character) != "Cf").translate(_QUOTES)
-    text = _BOXED.sub(r"\nFinal answer: \1\n", _STYLED.sub(r"\1", text))
-    text = _TAG.sub("", _ANSWER_TAG.sub(r"\nFinal answer: \1\n", text))
-    text = _MARKS.sub("", _STRUCK.sub("", text))
-    # With short runs of space, no pattern takes long over them.
-    return _BLANK_LINES.sub("\n\n", _SPACES.sub(" ", text))
+    LETTER = auto()
+    TEXT = auto()
+    BOTH = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +53,7 @@ class Named:
     key: str
     start: int
     end: int
+    how: How
     clash: bool = False  # the letter is followed by what another option says
 
 
@@ -67,27 +61,54 @@ class Named:
 class _Letters:
     """The patterns of one set of keys."""
 
-    by_fold: Mapping[str, str]
+    exact: Mapping[str, str]  # from a folded key to the key
+    by_case: Mapping[str, str]  # the same without case, where that leaves no doubt
     bracketed: re.Pattern[str]  # (B)
     bare: re.Pattern[str]  # B, where what follows shows that it is no word
     last: re.Pattern[str]  # b at the end of a line
     pointed: re.Pattern[str]  # option B, B)
 
+    def key(self, spelling: str) -> str | None:
+        """The key that is spelled so; None where two keys differ in case alone and this is neither."""
+        return self.exact.get(spelling) or self.by_case.get(spelling.casefold())
+
 
 @lru_cache(maxsize=256)
 def _letters(keys: tuple[str, ...]) -> _Letters:
-    def any_of(spellings: set[str]) -> str:
-        return "|".join(map(re.escape, sorted(spellings, key=lambda key: (-len(key), key))))
+    exact, by_case = _unique(keys, folded), _unique(keys, lambda key: folded(key).casefold())
+    spellings = {spelling for key in keys if (spelling := folded(key).strip())}
 
-    written, either = any_of({*keys, *map(str.upper, keys)}), any_of(set(keys))
-    follow = rf"(?=\s*(?:$|[)\]}},;:!\"(/&]|'(?!\w))|\.(?!\w)|\s*\n|\s*-\s|\s(?:{_CONNECTORS})\b|\s*[^\x00-\x7f])"
-    return _Letters(
-        {key.casefold(): key for key in keys},
-        re.compile(rf"[(\[{{]\s*(?:option |choice |answer )?({either})\s*[.:]?\s*[)\]}}]", re.I),
-        re.compile(rf"({written})(?![A-Za-z0-9_]){follow}[.):\]}}]*"),
-        re.compile(rf"({either})[.)]*(?=\s*(?:$|\n))", re.I),
-        re.compile(rf"(?<!\w)(?:(?i:option|choice|answer)\s+({written})(?!\w)(?!')|({written})\)(?!\w))"),
+    def any_of(of: set[str]) -> str:
+        return "|".join(re.escape(key) + _whole(key) for key in sorted(of, key=lambda key: (-len(key), key))) or r"(?!)"
+
+    written, either = any_of({*spellings, *map(str.upper, spellings)}), any_of(spellings)
+    follow = (
+        rf"(?=\s*(?:$|[)\]}},;:!\"(/&|<]|'(?!\w))|\.(?!\w)|\s*\n|\s*-\s|\s(?:{_CONNECTORS})\b"
+        rf"|\s*(?:[^\x00-\x7f\w]|[{_CJK}]))"
     )
+    return _Letters(
+        exact,
+        by_case,
+        re.compile(rf"[(\[{{]\s*(?:option |choice |answer )?({either})\s*[.:]?\s*[)\]}}]", re.I),
+        re.compile(rf"({written}){follow}[.):\]}}]*"),
+        re.compile(rf"({either})[.)]*(?=\s*(?:$|\n))", re.I),
+        re.compile(rf"(?<!\w)(?:(?i:option|choice|answer)\s+({written})(?!')|({written})\)(?!\w))"),
+    )
+
+
+def _whole(key: str) -> str:
+    """What makes sure that a key is not the beginning of a word of its own script."""
+    if re.fullmatch(rf".*[{_CJK}]", key):
+        return rf"(?=(?!\w)|{_CJK_TAIL})"
+    return rf"(?![^\W{_CJK}]|[{_MARKS}])"
+
+
+def _unique(keys: tuple[str, ...], fold: Callable[[str], str]) -> dict[str, str]:
+    """From what a key becomes to the key; left out where two become the same."""
+    by_fold = dict[str, list[str]]()
+    for key in keys:
+        by_fold.setdefault(fold(key), []).append(key)
+    return {fold: same[0] for fold, same in by_fold.items() if len(same) == 1}
 
 
 class Marked:
@@ -129,15 +150,21 @@ class Marked:
         found = next((match for pattern in patterns if (match := pattern.match(self.text, start))), None)
         if found is None:
             return None
-        key = letters.by_fold[found[1].casefold()]
+        key = letters.key(found[1])
+        if key is None:
+            return None
         after = _AFTER_LETTER.match(self.text, found.end())
         said = self.said_at(after.end()) if after else None
         if said is None:
             word = found[0].endswith(".") and _SMALL_WORD.match(self.text, found.end())
-            return None if word and not self._begins_with(key, found.end() + 1) else Named(key, start, found.end())
+            return (
+                None
+                if word and not self._begins_with(key, found.end() + 1)
+                else Named(key, start, found.end(), How.LETTER)
+            )
         if said.key == key:
-            return Named(key, start, said.end)
-        return Named(key, start, found.end(), clash=_ENDS.match(self.text, said.end) is not None)
+            return Named(key, start, said.end, How.BOTH)
+        return Named(key, start, found.end(), How.LETTER, clash=_ENDS.match(self.text, said.end) is not None)
 
     def said_at(self, start: int) -> Named | None:
         """The option whose whole text stands here, an article before it or not."""
@@ -151,14 +178,23 @@ class Marked:
                 if not self._squashed.startswith(saying, place) or end not in self._ends:
                     continue
                 if not everyday or _TIGHT.match(self.text, self._ends[end]):
-                    return Named(key, start, self._ends[end])
+                    return Named(key, start, self._ends[end], How.TEXT)
         return None
+
+    def may_end_at(self, end: int) -> bool:
+        """Whether the word before `end` ends a key or what an option says: a quick look before a thorough one."""
+        word = _LAST_WORD.search(self.text, max(0, end - 80), end)
+        if word is None:
+            return False
+        folded_word = word[1].casefold()
+        return self._letters.key(word[1]) is not None or any(said.endswith(folded_word) for _, said, _ in self._sayings)
 
     def pointed(self, start: int, end: int) -> Iterator[Named]:
         """Letters in `text[start:end]` that are marked as such: "(B)", "B)", "option B"."""
         for pattern in (self._letters.bracketed, self._letters.pointed):
             for found in pattern.finditer(self.text, start, end):
-                yield Named(self._letters.by_fold[found[found.lastindex or 0].casefold()], found.start(), found.end())
+                if key := self._letters.key(found[found.lastindex or 0]):
+                    yield Named(key, found.start(), found.end(), How.LETTER)
 
     def said(self, start: int, end: int) -> list[Named]:
         """Options whose text stands in `text[start:end]`, the longest where they overlap; everyday words are none."""
@@ -172,7 +208,7 @@ class Marked:
                 if begin is None or stop is None:
                     continue
                 if not any(longer.start <= begin and stop <= longer.end for longer in found):
-                    found.append(Named(key, begin, stop))
+                    found.append(Named(key, begin, stop, How.TEXT))
         return sorted(found, key=lambda named: named.start)
 
     def _squashed_place(self, start: int) -> int:
@@ -202,7 +238,7 @@ def _sayings(options: Mapping[str, str]) -> list[tuple[str, str, bool]]:
     """Key, squashed text, and whether it is an everyday word, longest first; what says nothing by itself is left out."""
     squashed = {key: "".join(_TOKEN.findall(plain(text).casefold())) for key, text in options.items()}
     every = list(squashed.values())
-    keys = {key.casefold() for key in options}
+    keys = {folded(key).casefold() for key in options}
     telling = [
         (key, saying, saying in _EVERYDAY or len(saying) < 3)
         for key, saying in squashed.items()

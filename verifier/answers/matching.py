@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from verifier.answers.extract import extract_answer
-from verifier.answers.forms import plain
+from verifier.answers.plain import plain
 
 _OPTION_LINE = re.compile(r"^[ \t>*-]*[(\[]?([A-Z])[)\].:][ \t]+(\S.*)$", re.M)
 #: An open answer is read only where it is announced in so many words; a box and answer tags have become such a line.
