@@ -3,6 +3,7 @@
 import gzip
 import json
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from configs.durable import publish
 from retrieval.passage import SourceError
 from retrieval.sources.json_lines import bounded_lines
+from verifier.answers.matching import option_of
 from verifier.types import Case, NonEmpty, OptionKey, Question, Trace
 
 #: What stands in `finish` of a trace that could not be made: such a row is counted by whoever made it and read by nobody.
@@ -71,13 +73,17 @@ _Row = TypeVar("_Row", QuestionRow, _TraceRow)
 def read_questions(prefix: Path) -> list[QuestionRow]:
     """Read `PREFIX.questions.jsonl[.gz]`.
 
+    A byte order mark and blank lines are passed over.
+
     Raises:
-        PackError: the file is missing or damaged, a row is not what it should be, or two have one id.
+        PackError: the file is missing or damaged, a row is not what it should be, two have one id, or a right answer is
+            no option.
     """
     rows: dict[str, QuestionRow] = {}
-    for row in _rows(prefix, "questions", QuestionRow):
+    for where, row in _rows(prefix, "questions", QuestionRow):
         if row.id in rows:
-            raise PackError(f"{prefix}: two questions have the id {row.id!r}")
+            raise PackError(f"{where}, field id: two questions have the id {row.id!r}")
+        _check_option(where, "answer", row.answer, row)
         rows[row.id] = row
     return list(rows.values())
 
@@ -91,22 +97,27 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
 
     Raises:
         PackError: a file is missing or damaged, a row is not what it should be, a trace belongs to no question, two have one id,
-            or a question has two right answers.
+            a question has two right answers or one that is no option, or a trace's answer is an option by another name than its key.
     """
     questions = {row.id: row for row in read_questions(prefix)}
     asked = {name: row.asked() for name, row in questions.items()}  # once each: all its traces share it
     taken: dict[str, int] = {}
     seen, golds = set[str](), dict[str, str]()
     cases = []
-    for row in _rows(prefix, "traces", _TraceRow):
-        if row.qid not in questions:
-            raise PackError(f"{prefix}: trace {row.trace_id!r} belongs to no question ({row.qid!r})")
+    for where, row in _rows(prefix, "traces", _TraceRow):
+        question = questions.get(row.qid)
+        if question is None:
+            raise PackError(f"{where}, field qid: trace {row.trace_id!r} belongs to no question ({row.qid!r})")
         if row.trace_id in seen:
-            raise PackError(f"{prefix}: two traces have the id {row.trace_id!r}")
+            raise PackError(f"{where}, field trace_id: two traces have the id {row.trace_id!r}")
         seen.add(row.trace_id)
-        gold = row.gold or questions[row.qid].answer
+        _check_pred(where, row, question)
+        _check_option(where, "gold", row.gold, question)
+        gold = row.gold or question.answer
         if gold and golds.setdefault(row.qid, gold) != gold:
-            raise PackError(f"{prefix}: question {row.qid!r} has two right answers, {golds[row.qid]!r} and {gold!r}")
+            raise PackError(
+                f"{where}, field gold: question {row.qid!r} has two right answers, {golds[row.qid]!r} and {gold!r}"
+            )
         if row.finish == FAILED:
             continue
         taken[row.qid] = taken.get(row.qid, 0) + 1
@@ -135,19 +146,41 @@ def pack_file(prefix: Path, part: Literal["questions", "traces"]) -> Path | None
     return next((path for end in (".jsonl.gz", ".jsonl") if (path := Path(f"{prefix}.{part}{end}")).is_file()), None)
 
 
-def _rows(prefix: Path, part: Literal["questions", "traces"], kind: type[_Row]) -> Iterator[_Row]:
+def _check_option(where: str, field: str, answer: str | None, question: QuestionRow) -> None:
+    if answer and question.options and answer not in question.options:
+        raise PackError(
+            f"{where}, field {field}: {answer!r} is no option of question {question.id!r}; it has {', '.join(question.options)}"
+        )
+
+
+def _check_pred(where: str, row: _TraceRow, question: QuestionRow) -> None:
+    """A trace may end with a letter that is no option, as real ones do; but what names one must be its key, or no vote finds it."""
+    if not row.pred or not question.options or row.pred in question.options:
+        return
+    if meant := option_of(row.pred, question.options):
+        raise PackError(
+            f"{where}, field pred: {row.pred!r} names option {meant!r} of question {question.id!r}: write that"
+        )
+
+
+def _rows(prefix: Path, part: Literal["questions", "traces"], kind: type[_Row]) -> Iterator[tuple[str, _Row]]:
+    """Rows, each with file and line."""
     path = pack_file(prefix, part)
     if path is None:
         raise PackError(f"no such file: {prefix}.{part}.jsonl or .jsonl.gz")
     number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(bounded_lines(file, path), start=1):  # noqa: B007 - told in the messages below
-                yield kind.model_validate_json(line)
+            for number, line in enumerate(bounded_lines(file, path), start=1):
+                text = line.removeprefix(BOM_UTF8) if number == 1 else line
+                if text.strip():
+                    yield f"{path}, line {number}", kind.model_validate_json(text)
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'line'}: {item['msg']}" for item in error.errors())
         raise PackError(f"{path}, line {number}: {faults}") from error
     except SourceError as error:
         raise PackError(str(error)) from error
-    except (EOFError, OSError, zlib.error) as error:
-        raise PackError(f"{path}, after line {number}: {error}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise PackError(f"{path}, after line {number}: not a whole gzip file ({error})") from error
+    except OSError as error:
+        raise PackError(f"{path}, after line {number}: {error.strerror or error}") from error

@@ -29,6 +29,9 @@ def test_a_label_is_a_key_or_the_text_of_an_option(label: str, key: str | None) 
 def test_a_label_that_names_two_options_names_none() -> None:
     assert option_of("yes", {"A": "Yes", "B": "yes."}) is None
     assert option_of("a", {"a": "x", "A": "y"}) == "a"
+    assert option_of("(a)", {"a": "x", "A": "y"}) == "a"
+    assert option_of("А", {"А": "x", "Б": "y"}) == "А"
+    assert option_of("B", {"Ａ": "x", "Ｂ": "y"}) == "Ｂ"
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_question_needs_its_fields(write: Write, field: str) -> None:
         7,
         None,
         b"{",
-        b"",
+        b"\xef\xbb\xbf{}",  # a byte order mark that is not at the beginning
         b"\xff\xfe",
         b"[" * 5000,
     ],
@@ -120,18 +120,62 @@ def test_a_row_that_is_none_is_named_with_file_and_line(write: Write, row: objec
         read_pack(write(traces=[TRACES[0], row]))
 
 
+@pytest.mark.parametrize("gz", [False, True])
+def test_a_byte_order_mark_and_blank_lines_are_passed_over(write: Write, gz: bool) -> None:
+    mark = b"\xef\xbb\xbf"
+    questions = [mark + json.dumps(QUESTIONS[0]).encode(), b"", b" \r", json.dumps(QUESTIONS[1]).encode(), b""]
+    traces = [mark, *TRACES, b""]
+    assert read_pack(write(questions, traces, gz=gz)) == read_pack(write())
+
+
+@pytest.mark.parametrize("blank", [[], [b"", b""]])
+@pytest.mark.parametrize("answer", ["C", "a", "Warfarin"])
+def test_an_answer_that_is_no_option_is_named(write: Write, answer: str, blank: list[bytes]) -> None:
+    line = 4 + len(blank)
+    why = rf"pack\.traces\.jsonl, line {line}, field gold: '{answer}' is no option of question 'q1'; it has A, B"
+    with pytest.raises(PackError, match=why):
+        read_pack(write(traces=[*TRACES[:3], *blank, {**TRACES[3], "gold": answer}]))
+
+
+@pytest.mark.parametrize("answer", ["b", "(B)", "Ｂ", "heparin"])
+def test_an_answer_that_names_an_option_otherwise_than_by_its_key_is_named(write: Write, answer: str) -> None:
+    why = r"line 3, field pred: .* names option 'B' of question 'q1': write that"
+    with pytest.raises(PackError, match=why):
+        read_pack(write(traces=[*TRACES[:2], {**TRACES[2], "pred": answer}]))
+
+
+def test_a_trace_may_end_with_a_letter_that_is_no_option(write: Write) -> None:
+    """Real packs have them: what a generator wrote was read as E, and there was no E."""
+    assert read_pack(write(traces=[{**TRACES[2], "pred": "E"}]))[0].answer == "E"
+
+
+def test_a_right_answer_that_is_no_option_is_named(write: Write) -> None:
+    told = r"pack\.questions\.jsonl, line 2, field answer: 'D' is no option of question 'q3'; it has A, B"
+    with pytest.raises(PackError, match=told):
+        read_questions(write([QUESTIONS[1], {**QUESTIONS[0], "id": "q3", "answer": "D"}]))
+
+
+def test_an_open_question_has_answers_in_words(write: Write) -> None:
+    (second,) = [
+        case
+        for case in read_pack(write(traces=[{**TRACES[1], "pred": "yes", "gold": "no"}]))
+        if case.question_id == "q2"
+    ]
+    assert (second.answer, second.gold) == ("yes", "no")
+
+
 def test_two_questions_with_one_id_are_named(write: Write) -> None:
-    with pytest.raises(PackError, match="two questions have the id 'q1'"):
+    with pytest.raises(PackError, match=r"line 3, field id: two questions have the id 'q1'"):
         read_pack(write([*QUESTIONS, QUESTIONS[0]]))
 
 
 def test_two_traces_with_one_id_are_named_before_anything_is_judged(write: Write) -> None:
-    with pytest.raises(PackError, match="two traces have the id 'q1#1'"):
+    with pytest.raises(PackError, match=r"line 5, field trace_id: two traces have the id 'q1#1'"):
         read_pack(write(traces=[*TRACES, TRACES[0]]))
 
 
 def test_a_question_with_two_right_answers_is_named(write: Write) -> None:
-    with pytest.raises(PackError, match="'q1' has two right answers, 'A' and 'B'"):
+    with pytest.raises(PackError, match=r"line 5, field gold: question 'q1' has two right answers, 'A' and 'B'"):
         read_pack(write(traces=[*TRACES, {**TRACES[0], "trace_id": "q1#9", "gold": "B"}]))
 
 
@@ -154,7 +198,7 @@ def test_written_rows_are_read_back_whole_and_written_the_same_again(tmp_path: P
 
 
 def test_an_orphan_is_named(write: Write) -> None:
-    with pytest.raises(PackError, match=r"trace 'q9#1' belongs to no question \('q9'\)"):
+    with pytest.raises(PackError, match=r"line 5, field qid: trace 'q9#1' belongs to no question \('q9'\)"):
         read_pack(write(traces=[*TRACES, {**TRACES[0], "qid": "q9", "trace_id": "q9#1"}]))
 
 
@@ -165,7 +209,7 @@ def test_a_damaged_gzip_file_is_named(write: Write, damage: Callable[[bytes], by
     prefix = write(gz=True)
     path = Path(f"{prefix}.traces.jsonl.gz")
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(PackError, match=r"pack\.traces\.jsonl\.gz, after line"):
+    with pytest.raises(PackError, match=r"pack\.traces\.jsonl\.gz, after line \d: not a whole gzip file"):
         read_pack(prefix)
 
 

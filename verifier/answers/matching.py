@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from verifier.answers.extract import extract_answer
-from verifier.answers.plain import plain
+from verifier.answers.plain import folded, plain
 
 _OPTION_LINE = re.compile(r"^[ \t>*-]*[(\[]?([A-Z])[)\].:][ \t]+(\S.*)$", re.M)
 #: An open answer is read only where it is announced in so many words; a box and answer tags have become such a line.
@@ -47,10 +47,11 @@ def final_answer(trace: str, options: Mapping[str, str] | None, label: str | Non
 
 def option_of(label: str, options: Mapping[str, str]) -> str | None:
     """The key that a label names: by itself, or by the option's text; None if it names none, or several."""
-    named = label.strip().strip("()[].:").casefold()
+    named = folded(label).strip().strip("()[].:")
     for same in (
         [key for key in options if key == label.strip()],
-        [key for key in options if key.casefold() == named],
+        [key for key in options if folded(key) == named],
+        [key for key in options if folded(key).casefold() == named.casefold()],
         [key for key, text in options.items() if _words(text) and _words(text) == _words(label)],
     ):
         if same:
