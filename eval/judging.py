@@ -9,6 +9,7 @@ from configs.settings import JudgeSettings
 from eval.run import Journal, judge_waves
 from eval.runfolder import Timing
 from verifier.judge import Judge
+from verifier.remote import RemoteJudge
 from verifier.types import Case, Judgment
 
 JUDGE, WITHOUT_SEARCH = "judge", "judge without search"
@@ -22,8 +23,13 @@ class Variant:
     suffix: str  # of its files
     settings: JudgeSettings
 
-    def of(self, judge: Judge) -> Judge:
-        """The same engine, index and prompt with these settings, and the same calibration where it is still the same judge."""
+    def of(self, judge: Judge | RemoteJudge) -> Judge | RemoteJudge:
+        """The same engine, index and prompt with these settings, and the same calibration where it is still the same judge.
+
+        Of a judge at a URL only the seed can be set.
+        """
+        if isinstance(judge, RemoteJudge):
+            return judge.seeded(self.settings.sampling.seed)
         made = Judge(judge.engine, judge.retriever, judge.prompt, judge.mode, self.settings)
         if made.judge_id == judge.judge_id:  # another seed, for one
             made.calibration = judge.calibration
@@ -45,7 +51,7 @@ def variants(settings: JudgeSettings, seeds: int = 1, *, without_search: bool = 
 
 async def judge_into(
     path: Path,
-    judge: Judge,
+    judge: Judge | RemoteJudge,
     cases: Sequence[Case],
     *,
     retry_failed: bool = False,

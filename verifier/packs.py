@@ -97,7 +97,8 @@ def read_pack(prefix: Path, traces_per_question: int | None = None) -> list[Labe
 
     Raises:
         PackError: a file is missing or damaged, a row is not what it should be, a trace belongs to no question, two have one id,
-            a question has two right answers or one that is no option, or a trace's answer is an option by another name than its key.
+            a question has two right answers or one that is no option, or a trace's answer names an option otherwise than by its
+            key.
     """
     questions = {row.id: row for row in read_questions(prefix)}
     asked = {name: row.asked() for name, row in questions.items()}  # once each: all its traces share it
@@ -154,7 +155,7 @@ def _check_option(where: str, field: str, answer: str | None, question: Question
 
 
 def _check_pred(where: str, row: _TraceRow, question: QuestionRow) -> None:
-    """A trace may end with a letter that is no option, as real ones do; but what names one must be its key, or no vote finds it."""
+    """A trace may end with a letter that is no option, as real ones do; what names one must be its key, or no vote finds it."""
     if not row.pred or not question.options or row.pred in question.options:
         return
     if meant := option_of(row.pred, question.options):

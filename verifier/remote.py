@@ -8,6 +8,7 @@ name who judged.
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Self
 
 from retrieval.told import NotToldError, told
@@ -75,6 +76,15 @@ class RemoteJudge:
         self.judge_id = judge_id
         self.seed = seed
         self._deadline_s, self._concurrency = deadline_s, concurrency
+        self._api_key, self._retries = api_key or os.environ.get(API_KEY), retries
+
+    def told(self, field: str, timeout_s: float = 30.0) -> str:
+        """What the service's `/info` says under `field`. Blocks.
+
+        Raises:
+            UnreachableError: it does not answer, or not as `medverify serve` does.
+        """
+        return _told(self.url, field, timeout_s, self._retries, self._api_key)
 
     @classmethod
     def connect(
@@ -94,13 +104,9 @@ class RemoteJudge:
             UnreachableError: it does not answer, or not as `medverify serve` does.
         """
         api_key = api_key or os.environ.get(API_KEY)
-        try:
-            judge_id = told(url, "judge_id", timeout_s=connect_s, retries=retries, headers=bearer(api_key))
-        except NotToldError as error:
-            raise UnreachableError(f"{error}; start one with `medverify serve`") from error
         return cls(
             url,
-            judge_id,
+            _told(url, "judge_id", connect_s, retries, api_key),
             seed=seed,
             deadline_s=deadline_s,
             retries=retries,
@@ -116,6 +122,12 @@ class RemoteJudge:
     def calibrates(self, judgment: Judgment) -> bool:
         """A calibration is the service's own affair: whatever it said stands."""
         return True
+
+    def seeded(self, seed: int) -> Self:
+        """The same judge, asked with another seed over the same connections."""
+        twin = copy(self)
+        twin.seed = seed
+        return twin
 
     async def aclose(self) -> None:
         """Close the connections. May be called more than once."""
@@ -164,3 +176,10 @@ class RemoteJudge:
 
     def _failure(self, case: Case, status: Status, reason: StopReason, error: Exception, seed: int) -> Judgment:
         return Judgment.unjudged(case, status, reason, str(error), seed=seed, judge_id=self.judge_id)
+
+
+def _told(url: str, field: str, timeout_s: float, retries: int, api_key: str | None) -> str:
+    try:
+        return told(url, field, timeout_s=timeout_s, retries=retries, headers=bearer(api_key))
+    except NotToldError as error:
+        raise UnreachableError(f"{error}; start one with `medverify serve`") from error

@@ -26,6 +26,7 @@ from medverify.cli.common import (
     settings_from,
     waiting,
 )
+from medverify.cli.flags import refuse_judge_settings, refuse_unread
 from medverify.cli.progress import counted_progress
 from medverify.cli.render import plain
 from verifier.examples import example_cases
@@ -49,6 +50,7 @@ _DEMO: dict[str, tuple[Literal[0, 1], str, str]] = {
 
 
 def attack(
+    context: typer.Context,
     pack: Annotated[
         Path | None,
         typer.Option(
@@ -99,6 +101,12 @@ def attack(
 
     Exit code: 0 all judged or refused; 1 some not judged, or foreign text gave a verdict or was live; 2 bad input.
     """
+    if pack is None:
+        refuse_unread(context, ("questions",), "the demo cases are attacked; --pack draws questions")
+    if output is None:
+        refuse_unread(context, ("retry_failed",), "only a folder of -o keeps what failed")
+    if url is not None:
+        refuse_judge_settings(context, overrides, ("judge.sampling.seed", "judge.limits.deadline_s"))
     settings = settings_from(config, overrides, model).settings
     with mended_by_user():
         from eval.attack.folder import write_report

@@ -17,6 +17,7 @@ from eval.benchmarks.source import HuggingFaceHub, read_ids
 from medverify.cli.common import JsonOption, err, fail, mended_by_user, out, quiet_libraries, waiting
 from verifier.overlap import OverlapError, Pair, find_overlap
 from verifier.packs import PackError, read_questions
+from medverify.cli.flags import refuse_unread
 
 _SHOWN = 20  # pairs of an overlap; --json gives all
 
@@ -45,6 +46,7 @@ def show(
 
 
 def fetch(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="A name from `medverify benchmark list`.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="PREFIX of the pack: .questions.jsonl.gz and .provenance.json.")
@@ -73,6 +75,8 @@ def fetch(
     """
     if name not in BENCHMARKS:
         fail(f"{name!r} is no benchmark; known are {', '.join(BENCHMARKS)}")
+    if local is not None:
+        refuse_unread(context, ("revision", "repository"), "with --from nothing is read from the hub")
     with mended_by_user(), waiting(f"reading {name}"):
         quiet_libraries()
         try:

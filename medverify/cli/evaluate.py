@@ -20,6 +20,8 @@ from medverify.cli.common import (
     out,
     settings_from,
 )
+from medverify.cli.evaluate_judging import Service
+from medverify.cli.flags import THERE, refuse_all_but, refuse_judge_settings, refuse_unread
 from medverify.cli.render import plain
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ _NEEDED = {"numpy": "numpy", "matplotlib": "matplotlib", "jinja2": "Jinja2"}
 
 
 def evaluate(
+    context: typer.Context,
     packs: Annotated[
         list[Path] | None,
         typer.Argument(help="Packs: each the PREFIX of .questions.jsonl and .traces.jsonl.", metavar="PACK"),
@@ -59,6 +62,9 @@ def evaluate(
     compare: Annotated[
         tuple[Path, Path] | None, typer.Option(metavar="RUN_A RUN_B", help="Compare two runs on the traces they share.")
     ] = None,
+    url: Annotated[str | None, typer.Option(help="A running `medverify serve` judges.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="With --url: cases in flight at once.")] = 16,
+    deadline: Annotated[float, typer.Option(min=1, help="With --url: seconds for one case, waits included.")] = 600.0,
     config: ConfigOption = None,
     model: ModelOption = None,
     overrides: SetOption = None,
@@ -66,10 +72,12 @@ def evaluate(
     """Judge packs and report on the judge: verification, selection, calibration, searches, cost, baselines beside it.
 
     The folder gets every judgment, report.html, report.md, report.json and figures. It can be killed at any moment and goes on
-    with the same command. `--rescore` needs neither model nor index; `--compare` puts two runs side by side.
+    with the same command. With `--url` a running `medverify serve` judges; where it wants a key, set MEDVERIFY_API_KEY.
+    `--rescore` needs neither model nor index; `--compare` puts two runs side by side.
 
     Exit code: 0 all judged; 1 some could not be judged (they are listed); 2 bad input.
     """
+    _refuse_unread(context)
     _check_installed()
     if compare is not None:
         _compare(compare, output)
@@ -84,21 +92,41 @@ def evaluate(
             packs, output, traces=traces, questions=questions, sample_seed=sample_seed, seeds=seeds,
             without_search=without_search, retry_failed=retry_failed,
             settings=settings_from(config, overrides, model).settings,
+            service=None if url is None else Service(url, concurrency, deadline),
         )  # fmt: skip
         _rescore(output, packs)
 
 
+def _refuse_unread(context: typer.Context) -> None:
+    """End with a message for flags that the chosen mode does not read."""
+    chosen = context.params
+    sample = ("packs", "output", "traces", "questions", "sample_seed")
+    if chosen["compare"] is not None:
+        refuse_all_but(context, ("compare", "output"), "--compare reads two runs and judges nothing")
+    elif chosen["rescore"]:
+        refuse_all_but(context, ("rescore", "packs", "output"), "--rescore reports what the folder of -o holds")
+    elif chosen["no_judge"]:
+        refuse_all_but(context, (*sample, "no_judge"), "with --no-judge nothing is judged")
+    elif chosen["url"] is None:
+        refuse_unread(context, ("concurrency", "deadline"), "it is for --url")
+    else:
+        refuse_unread(context, ("without_search",), THERE)
+        refuse_judge_settings(context, chosen["overrides"], ("judge.sampling.seed",))
+    if chosen["questions"] is None:
+        refuse_unread(context, ("sample_seed",), "all questions are taken; --questions draws a sample")
+
+
 def _judge(
-    packs: list[Path], output: Path | None, *, settings: "Settings", traces: int | None, questions: int | None,
-    sample_seed: int, seeds: int, without_search: bool, retry_failed: bool,
+    packs: list[Path], output: Path | None, *, settings: "Settings", service: Service | None, traces: int | None,
+    questions: int | None, sample_seed: int, seeds: int, without_search: bool, retry_failed: bool,
 ) -> None:  # fmt: skip
     from configs.appended import OutputError
     from eval.runfolder import RunError, RunFolder
-    from medverify.cli.evaluate_judging import Wanted, judge_packs, load
+    from medverify.cli.evaluate_judging import Wanted, connect, judge_packs, load
 
     if output is None:
         fail("name the folder of the run with -o: every judgment is kept there")
-    if seeds > 1 and settings.judge.sampling.temperature == 0:
+    if service is None and seeds > 1 and settings.judge.sampling.temperature == 0:
         err.print("judge.sampling.temperature is 0: all seeds will say the same", style="yellow")
     wanted = Wanted(
         prefixes={path.name: path for path in packs},
@@ -110,7 +138,7 @@ def _judge(
         without_search=without_search,
         retry_failed=retry_failed,
     )
-    judge = load(settings)
+    judge = load(settings) if service is None else connect(service, settings.judge.sampling.seed)
     try:
         with mended_by_user():
             judge_packs(judge, settings, wanted, RunFolder(output))

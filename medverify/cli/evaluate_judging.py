@@ -12,9 +12,11 @@ from eval.runfolder import Evidence, PackRun, Run, RunFolder, ScorerRun, Timing,
 from medverify import __version__
 from medverify.cli.common import mended_by_user, quiet_libraries, waiting
 from medverify.cli.judging_progress import JudgingProgress
+from verifier.remote import RemoteJudge
 from verifier.types import Judgment
 
 if TYPE_CHECKING:
+    from eval.report.schema import JudgeFacts
     from retrieval.passage import Passage
     from verifier.judge import Judge
     from verifier.packs import LabelledCase
@@ -34,6 +36,23 @@ class Wanted:
     retry_failed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running `medverify serve` that judges."""
+
+    url: str
+    concurrency: int  # cases in flight at once
+    deadline_s: float  # for one case, waits included
+
+
+def connect(service: Service, seed: int) -> "RemoteJudge":
+    """The judge of a service; or the end, with a message."""
+    with mended_by_user(), waiting(f"asking {service.url} who judges there"):
+        return RemoteJudge.connect(
+            service.url, seed=seed, deadline_s=service.deadline_s, concurrency=service.concurrency
+        )
+
+
 def load(settings: Settings) -> "Judge":
     """The judge that the settings name, set to give the same numbers in every run; or the end, with a message."""
     with mended_by_user(), waiting("starting") as status:
@@ -43,8 +62,10 @@ def load(settings: Settings) -> "Judge":
         return load_judge(settings, status.update, reproducible=True)
 
 
-def judge_packs(judge: "Judge", settings: Settings, wanted: Wanted, folder: RunFolder) -> None:
+def judge_packs(judge: "Judge | RemoteJudge", settings: Settings, wanted: Wanted, folder: RunFolder) -> None:
     """Judge everything that is not judged yet, and keep all that a report needs.
+
+    Of a judge at a URL the seed is set, and what the service tells of itself is kept; where it searches cannot be looked into.
 
     Raises:
         RunError, ResumeError: the folder holds judgments of another run.
@@ -54,13 +75,18 @@ def judge_packs(judge: "Judge", settings: Settings, wanted: Wanted, folder: RunF
     todo = variants(settings.judge, wanted.seeds, without_search=wanted.without_search)
     folder.write_run(_run(judge, settings, todo, wanted))
     judgments = asyncio.run(_judge_all(judge, todo, wanted, folder))
+    if isinstance(judge, RemoteJudge):
+        return
     if not settings.retrieval.index.startswith(("http://", "https://")):  # what a server holds cannot be looked into
         _look_up(settings.index_folder, judge.retriever.digest, judgments, folder)
 
 
-async def _judge_all(judge: "Judge", todo: Sequence[Variant], wanted: Wanted, folder: RunFolder) -> list[Judgment]:
+async def _judge_all(
+    judge: "Judge | RemoteJudge", todo: Sequence[Variant], wanted: Wanted, folder: RunFolder
+) -> list[Judgment]:
     judgments = list[Judgment]()
-    await judge.warm_up()
+    if not isinstance(judge, RemoteJudge):
+        await judge.warm_up()
     with JudgingProgress(len(todo) * sum(map(len, wanted.cases.values()))) as progress:
 
         def timed(timing: Timing) -> None:
@@ -96,10 +122,8 @@ def _passages(index: Path) -> Iterator["Passage"]:
         yield from (texts.get(row) for row in range(len(texts)))
 
 
-def _run(judge: "Judge", settings: Settings, todo: Sequence[Variant], wanted: Wanted) -> Run:
-    from eval.report.schema import JudgeFacts
-
-    place = settings.retrieval.index
+def _run(judge: "Judge | RemoteJudge", settings: Settings, todo: Sequence[Variant], wanted: Wanted) -> Run:
+    seeds = [variant.settings.sampling.seed for variant in todo if variant.scorer != WITHOUT_SEARCH]
     return Run(
         medverify=__version__,
         packs=[PackRun(name=name, prefix=str(path.resolve())) for name, path in wanted.prefixes.items()],
@@ -115,12 +139,27 @@ def _run(judge: "Judge", settings: Settings, todo: Sequence[Variant], wanted: Wa
             )
             for variant in todo
         ],
-        judge=JudgeFacts(
-            model=Path(settings.judge.model).name,
-            mode=judge.mode,
-            judge_id=judge.judge_id,
-            index=place if place == STARTER or "://" in place else Path(place).name,
-            seeds=[variant.settings.sampling.seed for variant in todo if variant.scorer != WITHOUT_SEARCH],
-        ),
-        settings=settings_of({"judge": settings.judge.model_dump(), "retrieval": settings.retrieval.model_dump()}),
+        judge=_facts(judge, settings, seeds),
+        settings={"url": judge.url}
+        if isinstance(judge, RemoteJudge)
+        else settings_of({"judge": settings.judge.model_dump(), "retrieval": settings.retrieval.model_dump()}),
+    )
+
+
+def _facts(judge: "Judge | RemoteJudge", settings: Settings, seeds: list[int]) -> "JudgeFacts":
+    """Who judges, as the settings say, or as the service says of itself."""
+    from eval.report.schema import JudgeFacts
+
+    if isinstance(judge, RemoteJudge):
+        with mended_by_user():
+            model, mode, index = (judge.told(field) for field in ("model", "mode", "index_digest"))
+        where = f"of {judge.url}, {index[:12]}"
+        return JudgeFacts(model=Path(model).name, mode=mode, judge_id=judge.judge_id, index=where, seeds=seeds)
+    place = settings.retrieval.index
+    return JudgeFacts(
+        model=Path(settings.judge.model).name,
+        mode=judge.mode,
+        judge_id=judge.judge_id,
+        index=place if place == STARTER or "://" in place else Path(place).name,
+        seeds=seeds,
     )

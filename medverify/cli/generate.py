@@ -29,11 +29,13 @@ from medverify.cli.common import (
     settings_from,
     waiting,
 )
+from medverify.cli.flags import refuse_unread
 from medverify.cli.progress import counted_progress
 from verifier.packs import PackError, QuestionRow, read_questions, write_rows
 
 
 def generate(
+    context: typer.Context,
     pack: Annotated[
         Path, typer.Argument(help="PREFIX of the questions: .questions.jsonl or .jsonl.gz.", metavar="PACK")
     ],
@@ -69,6 +71,8 @@ def generate(
 
     Exit code: 0 all made; 1 some could not be made (their rows say why, and readers leave them out); 2 bad input.
     """
+    if temperature == 0:
+        refuse_unread(context, ("top_p",), "at --temperature 0 the likeliest token is taken")
     settings = settings_from(config, overrides, model).settings
     try:
         sampling = Sampling(samples=samples, temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)

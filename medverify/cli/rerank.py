@@ -34,6 +34,7 @@ from medverify.cli.common import (
     settings_from,
     waiting,
 )
+from medverify.cli.flags import refuse_judge_settings, refuse_unread
 from medverify.cli.progress import RowsProgress
 from medverify.cli.render import plain
 from verifier.types import Status
@@ -49,6 +50,7 @@ Column = str | None
 
 
 def rerank(
+    context: typer.Context,
     file: Annotated[
         Path, typer.Argument(help="Samples: *.jsonl, *.jsonl.gz, *.parquet; also *.json, *.csv, *.tsv, *.arrow.")
     ],
@@ -110,6 +112,7 @@ def rerank(
     """
     if pairs is not None and keep_best is not None:
         fail("--keep-best is for rows, --pairs for pairs: give one of them")
+    _refuse_unread(context)
     options = OutputOptions(
         detail=detail, into=into, group=group_column, id=id_column, keep_best=keep_best, min_p=min_p, pairs=pairs,
         min_margin=min_margin,
@@ -135,6 +138,22 @@ def rerank(
     _tell(done, target, pairs=pairs is not None)
     unjudged = done.figures.samples - done.figures.statuses.get(Status.SCORED.value, 0)
     raise typer.Exit(BAD_INPUT if done.rejected else NOT_JUDGED if unjudged else OK)
+
+
+def _refuse_unread(context: typer.Context) -> None:
+    """End with a message for flags that the chosen mode does not read."""
+    chosen = context.params
+    if chosen["pairs"] is None:
+        refuse_unread(context, ("min_margin", "id_column"), "it is for --pairs")
+    else:
+        refuse_unread(context, ("detail",), "pairs of --pairs have their probabilities, not the judgment")
+    if chosen["from_judgments"] is not None:
+        judging = ("retry_failed", "url", "concurrency", "deadline", "config", "model", "overrides")
+        refuse_unread(context, judging, "with --from-judgments nothing is judged")
+    elif chosen["url"] is None:
+        refuse_unread(context, ("concurrency", "deadline"), "it is for --url")
+    else:
+        refuse_judge_settings(context, chosen["overrides"], ("judge.sampling.seed",))
 
 
 def _settled(source: Source, columns: Columns, options: OutputOptions) -> Columns:

@@ -29,6 +29,7 @@ from medverify.cli.common import (
     settings_from,
     waiting,
 )
+from medverify.cli.flags import refuse_unread
 from medverify.cli.progress import counted_progress
 from medverify.cli.render import panel, plain, summary, table
 from verifier.packs import PackError, read_pack
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 
 def verify(
+    context: typer.Context,
     file: Annotated[
         str, typer.Argument(help="JSON or JSONL, gzipped or not; - reads standard input.", metavar="FILE|-")
     ],
@@ -73,6 +75,8 @@ def verify(
 
     Exit code: 0 all judged; 1 some could not be judged (their status says why); 2 bad input.
     """
+    if output is None:
+        refuse_unread(context, ("retry_failed",), "only a file of -o keeps what failed")
     settings = settings_from(config, overrides, model).settings
     cases, bad = _read(file, traces)
     for line in bad:
