@@ -11,6 +11,7 @@ from typing import IO, Any, Literal
 from pydantic import ValidationError
 
 from configs import strict_json
+from configs.reasons import reason
 from verifier.types import Case, field_as_written
 
 EXPECTED = '{"id": "…", "question": "…", "options": {"A": "…"} (optional), "trace": "…" or ["step", …]}'
@@ -48,7 +49,7 @@ def read_cases(file: Path | IO[bytes]) -> Iterator[Case | BadLine]:
         yield BadLine(1, (str(error),))
         return
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        yield BadLine(1, (f"a damaged gzip file: {error}",))
+        yield BadLine(1, (f"a damaged gzip file: {reason(error)}",))
         return
     elements = _array(data)
     unit: Literal["line", "element"] = "line" if elements is None else "element"

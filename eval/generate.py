@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from configs.reasons import with_file
 from eval.journal import Journal
 from verifier.answers import EXTRACTOR_VERSION, extract_answer
 from verifier.engines import base
@@ -105,7 +106,7 @@ def load_generator_prompt(path: Path | None = None) -> GeneratorPrompt:
     try:
         text = (path or resources.files("eval") / "prompts" / "generate.txt").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise GenerationError(f"the prompt cannot be read: {error}") from error
+        raise GenerationError(f"the prompt cannot be read: {with_file(error)}") from error
     if text.count(_FIELD) != 1:
         raise GenerationError(f"{path}: a prompt for generation holds {_FIELD} exactly once")
     head, tail = text.split(_FIELD)

@@ -13,6 +13,7 @@ from typing import IO, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from configs.durable import publish
+from configs.reasons import reason
 from retrieval.passage import SourceError
 from retrieval.sources.json_lines import bounded_lines
 from verifier.answers.matching import option_of
@@ -182,6 +183,6 @@ def _rows(prefix: Path, part: Literal["questions", "traces"], kind: type[_Row]) 
     except SourceError as error:
         raise PackError(str(error)) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise PackError(f"{path}, after line {number}: not a whole gzip file ({error})") from error
+        raise PackError(f"{path}, after line {number}: a damaged gzip file: {reason(error)}") from error
     except OSError as error:
-        raise PackError(f"{path}, after line {number}: {error.strerror or error}") from error
+        raise PackError(f"{path}, after line {number}: {reason(error)}") from error

@@ -1,8 +1,8 @@
 """The benchmarks that are known by name: where they are published, under which licence, and how many rows they have.
 
-No commit is written here: none could be verified where this was written. `fetch` resolves the revision that it is asked for to a
-commit, reads at exactly that commit, and records it, so that the next fetch can be pinned to it. Licences are the publishers' own
-words about the data set; what the hub's card says is recorded beside them when the hub is read.
+The commits were not fetched by us: they are what several public projects record in their pins and hub cache paths. A wrong one
+cannot load other data, it fails. Where no such record was found the revision is None, and the hub is refused until one is given. Licences are the publishers' own words about the data set; what the hub's card says is recorded beside them when the hub
+is read.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,10 +24,18 @@ class Benchmark:
     homepage: str
     adapter: Callable[[adapters.Columns, int, str], Row]
     split: str  # as the hub and the pack name it
-    repository: str | None  # on the hub; None where the authors have none there
+    repository: str | None  # on the hub
+    revision: str | None = None  # commit of the repository; None where no public record of one was found
+    note: str = ""
+    hub_split: str = ""  # where the repository names the split otherwise
     configs: tuple[str | None, ...] = (None,)  # of the repository, read one after another
     subjects: frozenset[str] = frozenset()  # of a file that holds more: the values of its column `subject`
     chosen_by: str = ""  # file of ids that makes this split of a larger set; given by hand
+
+    @property
+    def split_there(self) -> str:
+        """What the repository calls the split."""
+        return self.hub_split or self.split
 
 
 _MMLU_MED = (
@@ -44,13 +52,16 @@ _PUBMEDQA = {
     "adapter": adapters.pubmedqa,
     "split": "train",
     "repository": "qiaojin/PubMedQA",
+    "revision": "9001f2853fb87cab8d220904e0de81ac6973b318",
     "configs": ("pqa_labeled",),
 }
 _MEDEC = {
     "licence": "CC BY 4.0",
     "homepage": "https://github.com/abachaa/MEDEC",
     "adapter": adapters.medec,
-    "repository": None,
+    "repository": "sauravlmx/MEDEC-MS",
+    "note": "the repository is a copy made by others; the authors' own is github.com/abachaa/MEDEC, folder MEDEC-MS, which a "
+    "public project pins at 49c59dcba43a7af8717590a405b11a57f42b04df",
 }
 _EVERY = (
     Benchmark(
@@ -62,6 +73,7 @@ _EVERY = (
         adapters.medqa,
         "test",
         "GBaker/MedQA-USMLE-4-options",
+        "0fb93dd23a7339b6dcd27e241cb9b5eca62d4d18",
     ),
     Benchmark(
         "medmcqa",
@@ -72,6 +84,7 @@ _EVERY = (
         adapters.medmcqa,
         "validation",
         "openlifescienceai/medmcqa",
+        "91c6572c454088bf71b679ad90aa8dffcd0d5868",
     ),
     Benchmark(
         "mmlu-med",
@@ -82,8 +95,9 @@ _EVERY = (
         adapters.mmlu,
         "test",
         "cais/mmlu",
-        _MMLU_MED,
-        frozenset(_MMLU_MED),
+        "c30699e8356da336a370243923dbaf21066bb9fe",
+        configs=_MMLU_MED,
+        subjects=frozenset(_MMLU_MED),
     ),
     Benchmark(
         "medxpertqa",
@@ -94,7 +108,8 @@ _EVERY = (
         adapters.medxpertqa,
         "test",
         "TsinghuaC3I/MedXpertQA",
-        ("Text",),
+        "7e7c465a68eb2b866926bfa59c8c9d17a8daba65",
+        configs=("Text",),
     ),
     Benchmark("pubmedqa", "PubMedQA: all labelled questions, with their abstracts", 1000, **_PUBMEDQA),  # type: ignore[arg-type]
     Benchmark(
@@ -109,9 +124,10 @@ _EVERY = (
         "MEDEC: clinical texts of the MS collection with one planted error or none, validation split",
         574,
         split="validation",
+        hub_split="validation_ms",
         **_MEDEC,  # type: ignore[arg-type]
     ),
-    Benchmark("medec-test", "MEDEC: the same, test split", 597, split="test", **_MEDEC),  # type: ignore[arg-type]
+    Benchmark("medec-test", "MEDEC: the same, test split", 597, split="test", hub_split="test_ms", **_MEDEC),  # type: ignore[arg-type]
 )
 #: By name, in the order in which they are listed.
 BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({benchmark.name: benchmark for benchmark in _EVERY})

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from configs import strict_json
+from configs.reasons import reason
 from eval.benchmarks.adapters import house, is_house
 from eval.benchmarks.catalogue import Benchmark
 from eval.benchmarks.schema import BenchmarkError, PlantedError, Row, check_rows
@@ -43,7 +44,7 @@ def fetch(
     *,
     local: Path | None = None,
     repository: str | None = None,
-    revision: str = "main",
+    revision: str | None = None,
     ids: frozenset[str] | None = None,
     partial: bool = False,
 ) -> Provenance:
@@ -54,8 +55,8 @@ def fetch(
         prefix: path of the pack without the endings; nothing may be there yet.
         hub: asked where there is no local copy.
         local: file or folder to read instead of the hub.
-        repository: a copy on the hub in place of the catalogue's.
-        revision: branch, tag or commit; it is resolved to a commit, read at that commit, and recorded.
+        repository: a copy on the hub in place of the catalogue's, as `name` or `name@revision`.
+        revision: branch, tag or commit; it is resolved to a commit, read at that commit, and recorded. None: the catalogue's.
         ids: keep these only, as the publisher spells them.
         partial: accept another number of rows than the benchmark has.
 
@@ -74,17 +75,31 @@ def fetch(
     if local is not None:
         found, source = local_rows(benchmark, local), local.name
     else:
-        source = repository or benchmark.repository or ""
-        if not source:
-            raise BenchmarkError(
-                f"{benchmark.name} has no repository of its authors on the hub: download it from {benchmark.homepage} and give "
-                "the file with --from, or name a copy with --repository"
-            )
-        commit = hub.commit(source, revision)
+        source, wanted = _place(benchmark, repository, revision)
+        commit = hub.commit(source, wanted)
         found = rows_of(benchmark, hub, source, commit)
     expected = None if partial else benchmark.rows
     rows = check_rows(_adapted(benchmark, found, ids), benchmark.name, expected)
     return _write(benchmark, prefix, rows, source, commit)
+
+
+def _place(benchmark: Benchmark, repository: str | None, revision: str | None) -> tuple[str, str]:
+    """The repository to read and the revision of it.
+
+    Raises:
+        BenchmarkError: no revision is known, or two are given.
+    """
+    source, _, named = (repository or benchmark.repository or "").partition("@")
+    if named and revision:
+        raise BenchmarkError(f"two revisions are given, {named!r} with --repository and {revision!r} with --revision")
+    pinned = benchmark.revision if source == benchmark.repository else None
+    wanted = revision or named or pinned
+    if not source or not wanted:
+        raise BenchmarkError(
+            f"{benchmark.name}: no commit of {source or 'a repository'} is known here. Give one with --repository NAME@COMMIT "
+            f"(or a branch, as NAME@main), or download the data from {benchmark.homepage} and give the file with --from"
+        )
+    return source, wanted
 
 
 def read_provenance(prefix: Path) -> dict[str, Any]:
@@ -97,7 +112,7 @@ def read_provenance(prefix: Path) -> dict[str, Any]:
     try:
         facts = strict_json.parse(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise BenchmarkError(f"{path}: {error}") from error
+        raise BenchmarkError(f"{path}: {reason(error)}") from error
     if not isinstance(facts, dict):
         raise BenchmarkError(f"{path}: not an object")
     return facts

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 import httpx2
 
 from configs import strict_json
+from configs.reasons import reason
 from eval.benchmarks.catalogue import Benchmark
 from eval.benchmarks.schema import BenchmarkError
 from retrieval.passage import SourceError
@@ -80,7 +82,7 @@ def rows_of(benchmark: Benchmark, hub: Hub, repository: str, commit: Commit) -> 
     """A benchmark's rows from the hub at a commit."""
     for config in benchmark.configs:
         where = f"{repository}@{commit.sha[:12]}{f' ({config})' if config else ''}"
-        for number, row in enumerate(hub.rows(repository, config, benchmark.split, commit.sha), start=1):
+        for number, row in enumerate(hub.rows(repository, config, benchmark.split_there, commit.sha), start=1):
             yield f"{where}, row {number}", row
 
 
@@ -96,7 +98,7 @@ def local_rows(benchmark: Benchmark, path: Path) -> Rows:
     """
     if path.is_dir():
         for config in benchmark.configs:
-            for number, row in enumerate(loaded(str(path), config, benchmark.split), start=1):
+            for number, row in enumerate(loaded(str(path), config, benchmark.split_there), start=1):
                 yield f"{path}{f' ({config})' if config else ''}, row {number}", row
         return
     try:
@@ -105,8 +107,10 @@ def local_rows(benchmark: Benchmark, path: Path) -> Rows:
                 raise BenchmarkError(f"{path}, row {number}: expected an object, found {type(row).__name__}")
             if not benchmark.subjects or row.get("subject", "") in benchmark.subjects or "subject" not in row:
                 yield f"{path}, row {number}", row
-    except (OSError, EOFError, ValueError, csv.Error) as error:
-        raise error if isinstance(error, BenchmarkError) else BenchmarkError(f"{path}: {error}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BenchmarkError(f"{path}: a damaged gzip file: {reason(error)}") from error
+    except (OSError, ValueError, csv.Error) as error:
+        raise error if isinstance(error, BenchmarkError) else BenchmarkError(f"{path}: {reason(error)}") from error
 
 
 def read_ids(path: Path) -> frozenset[str]:
@@ -119,7 +123,7 @@ def read_ids(path: Path) -> frozenset[str]:
         text = path.read_text(encoding="utf-8")
         ids = strict_json.parse(text) if text.lstrip()[:1] in ("{", "[") else text.split()
     except (OSError, ValueError) as error:
-        raise BenchmarkError(f"{path}: {error}") from error
+        raise BenchmarkError(f"{path}: {reason(error)}") from error
     return frozenset(map(str, ids))
 
 
@@ -127,17 +131,27 @@ def _file_rows(path: Path) -> Iterator[Any]:
     name = path.name.removesuffix(".gz")
     if name.endswith(".parquet"):
         try:
-            from pyarrow import parquet
+            from pyarrow import ArrowException, parquet
         except ImportError as error:
             raise BenchmarkError("pyarrow is missing; pip install 'medverify[eval]'") from error
-        yield from parquet.read_table(path).to_pylist()
+        if not path.is_file():
+            raise BenchmarkError(f"{path}: no such file")
+        try:
+            yield from parquet.read_table(path).to_pylist()
+        except (ArrowException, OSError) as error:
+            raise BenchmarkError(f"{path}: a damaged Parquet file, or none: {reason(error)}") from error
         return
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         if name.endswith(".csv"):
             with TextIOWrapper(file, "utf-8-sig", newline="") as text:
                 yield from csv.DictReader(text)
         elif name.endswith(".jsonl"):
-            yield from (strict_json.parse(line) for line in file if line.strip())
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    try:
+                        yield strict_json.parse(line)
+                    except ValueError as error:
+                        raise BenchmarkError(f"{path}, line {number}: not JSON: {reason(error)}") from error
         elif name.endswith(".json"):
             data = strict_json.parse(file.read())
             # PubMedQA's authors publish one object: PubMed id to question.

@@ -133,10 +133,14 @@ def check_columns(source: Source, named: Mapping[str, str | None]) -> frozenset[
         ColumnError: one is not there.
         SourceError: the file cannot be read.
     """
-    samples, found = Samples(source, Columns()), dict[str, None]()
+    samples, found, bad = Samples(source, Columns()), dict[str, None](), list[BadLine]()
     for row in islice(source.rows(), _LOOKED_AT):
         if isinstance(record := samples.parse(row), dict):
             found |= dict.fromkeys(record)
+        else:
+            bad.append(record)
+    if bad and not found:
+        raise ColumnError(f"{source.path}, {bad[0]}; none of the first {len(bad)} rows is one with columns")
     for flag, name in named.items():
         if name is not None and name not in found:
             close = get_close_matches(name, found, n=1, cutoff=0.5)

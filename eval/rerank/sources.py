@@ -16,6 +16,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, cast
 
+from configs.reasons import reason
+
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _BATCH = 256  # rows of Parquet that are Python objects at a time
@@ -118,7 +120,7 @@ class JsonLines:
                     if text.strip():
                         yield Row(number, text, None if self._zipped else start)
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                raise SourceError(f"{self.path}: a damaged gzip file after line {number}: {error}") from error
+                raise SourceError(f"{self.path}: a damaged gzip file after line {number}: {reason(error)}") from error
 
 
 class Parquet:
@@ -137,10 +139,12 @@ class Parquet:
         import pyarrow.parquet as pq
 
         self.path = path
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: no such file")
         try:
             self.file = pq.ParquetFile(path)
-        except pa.ArrowInvalid as error:
-            raise SourceError(f"{path}: {error}") from error
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"{path}: a damaged Parquet file, or none: {reason(error)}") from error
         self.read = 0.0
         self.schema = self.file.schema_arrow
         if unfit := [f"{field.name} ({field.type})" for field in self.schema if not _fits_json(field.type)]:
@@ -154,12 +158,24 @@ class Parquet:
             if number + rows <= after:
                 number += rows
                 continue
-            for batch in self.file.iter_batches(_BATCH, row_groups=[group]):
-                for record in batch.to_pylist():
+            for records in self._records(group, number):
+                for record in records:
                     number += 1
                     if number > after:
                         self.read = number / total
                         yield Row(number, to_json(record))
+
+    def _records(self, group: int, before: int) -> Iterator[list[dict[str, Any]]]:
+        import pyarrow as pa
+
+        read = before
+        try:
+            for batch in self.file.iter_batches(_BATCH, row_groups=[group]):
+                records = batch.to_pylist()
+                yield records
+                read += len(records)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"{self.path}: a damaged Parquet file after row {read}: {reason(error)}") from error
 
 
 class Streamed:
@@ -185,7 +201,7 @@ class Streamed:
                 if number > after:
                     yield Row(number, to_json(record))
         except (DatasetGenerationError, ValueError, TypeError) as error:
-            raise SourceError(f"{self.path}: `datasets` cannot read it as {self._kind}: {error}") from error
+            raise SourceError(f"{self.path}: `datasets` cannot read it as {self._kind}: {reason(error)}") from error
 
 
 def to_json(record: dict[str, Any]) -> bytes:

@@ -135,7 +135,7 @@ def _written(
     try:
         wanted = chosen(families)
     except UnknownFamilyError as error:
-        fail(str(error))
+        fail(error)
     possible: list[Family] = [family for family in wanted if in_process or not family.in_process]
     not_run = {
         family.name: "a service keeps its retriever to itself; attack a judge in this process for it"
@@ -153,7 +153,7 @@ def _bases(pack: Path | None, questions: int, seed: int) -> "list[Base]":
     try:
         drawn = draw(read_pack(pack), questions, seed)
     except PackError as error:
-        fail(str(error))
+        fail(error)
     if not drawn:
         fail(f"{pack}: no trace has a label")
     return drawn
@@ -184,14 +184,14 @@ def _judged(
         try:
             journal = stack.enter_context(AttackJournal(prepare(output, attacks))) if output else None
         except (OutputError, OSError) as error:
-            fail(str(error))
+            fail(error)
         with mended_by_user(), waiting("starting") as status:
             judge, prompt = _target(settings, attacks, url, together, status.update)
         try:
             with mended_by_user():
                 return asyncio.run(_judge_all(judge, attacks, journal, retry_failed=retry_failed)), prompt
         except OutputError as error:
-            fail(str(error))
+            fail(error)
 
 
 def _target(

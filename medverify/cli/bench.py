@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from configs.reasons import reason
 from medverify.cli.common import (
     ConfigOption,
     SetOption,
@@ -122,7 +123,7 @@ def _queries(path: Path | None) -> Iterator[str]:
         try:
             lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         except (OSError, UnicodeDecodeError) as error:
-            fail(f"{path}: cannot be read: {error}")
+            fail(f"{path}: cannot be read: {reason(error)}")
         if not lines:
             fail(f"{path}: has no queries")
     else:

@@ -26,7 +26,7 @@ def list_benchmarks() -> None:
     """List the benchmarks that `fetch` knows, with rows, licence and place."""
     table = Table("name", "what", "rows", "licence", "on the hub", header_style="bold")
     for benchmark in BENCHMARKS.values():
-        place = benchmark.repository or "no: --from"
+        place = f"{benchmark.repository}@{benchmark.revision[:12] if benchmark.revision else '(give a commit)'}"
         table.add_row(benchmark.name, benchmark.what, f"{benchmark.rows:,}", benchmark.licence, place)
     out.print(table)
 
@@ -41,7 +41,10 @@ def show(
         try:
             facts = read_provenance(Path(name))
         except BenchmarkError as error:
-            fail(f"{name!r} is no benchmark ({', '.join(BENCHMARKS)}) and no pack with a provenance file: {error}")
+            fail(
+                f"{name!r} is no benchmark and no pack with a provenance file ({error}). "
+                f"The benchmarks are {', '.join(BENCHMARKS)}"
+            )
     _print(facts)
 
 
@@ -59,9 +62,15 @@ def fetch(
         ),
     ] = None,
     revision: Annotated[
-        str, typer.Option(help="Commit, tag or branch on the hub; the commit that it stands for is read and recorded.")
-    ] = "main",
-    repository: Annotated[str | None, typer.Option(help="A copy on the hub, in place of the usual one.")] = None,
+        str | None,
+        typer.Option(
+            help="Commit, tag or branch on the hub, in place of the usual one; the commit that it stands for is recorded."
+        ),
+    ] = None,
+    repository: Annotated[
+        str | None,
+        typer.Option(help="A copy on the hub, in place of the usual one: NAME@COMMIT.", metavar="NAME@COMMIT"),
+    ] = None,
     ids: Annotated[
         Path | None, typer.Option(help="Keep only these ids: a JSON object by id, a JSON list, or one a line.")
     ] = None,
@@ -91,9 +100,9 @@ def fetch(
                 partial=partial,
             )
         except (BenchmarkError, OSError) as error:
-            fail(str(error))
+            fail(error)
     _print(made.model_dump())
-    if made.revision and made.revision != revision:
+    if made.revision and revision and made.revision != revision:
         err.print(f"{revision} is this commit today; the same again: --revision {made.revision}", highlight=False)
 
 
@@ -114,7 +123,7 @@ def overlap(
         asked = read_questions(pack)
         pairs = [(str(one), pair) for one in pool for pair in find_overlap(asked, read_questions(one), threshold)]
     except (PackError, OverlapError) as error:
-        fail(str(error))
+        fail(error)
     if as_json:
         found = [{"pool": one, **dataclasses.asdict(pair)} for one, pair in pairs]
         print(json.dumps({"pack": str(pack), "questions": len(asked), "threshold": threshold, "pairs": found}))  # noqa: T201
@@ -145,10 +154,16 @@ def _facts(benchmark: Benchmark) -> dict[str, object]:
     del known["adapter"]
     known["configs"] = ", ".join(config for config in benchmark.configs if config)
     known["subjects"] = ", ".join(sorted(benchmark.subjects))
-    return {name: value for name, value in known.items() if value}
+    return {name: value for name, value in known.items() if value or name == "revision"}
 
 
 def _print(facts: dict[str, object]) -> None:
     for name, value in facts.items():
-        said = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
-        out.print(f"[bold]{name}[/]  {escape(said)}", highlight=False, soft_wrap=True)
+        said = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else _said(value)
+        out.print(f"[bold]{escape(name.replace('_', ' '))}[/]  {escape(said)}", highlight=False, soft_wrap=True)
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "not known" if value is None else str(value)

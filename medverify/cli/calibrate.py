@@ -51,7 +51,7 @@ def calibrate(
             calibration = fitted(read_judgments(judgments), read_pack(pack), pack.name, methods, seed)
             write_whole(output, calibration.to_json())
         except (OSError, PackError, ValueError) as error:
-            fail(str(error))
+            fail(error)
     if as_json:
         print(json.dumps(calibration.describe(), ensure_ascii=False, indent=1))  # noqa: T201 - for programs
         return

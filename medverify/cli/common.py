@@ -14,6 +14,7 @@ from configs.adapter import AdapterError
 from configs.digest import ChecksumMismatchError
 from configs.load import LoadedSettings, SettingsError, load_settings
 from configs.locate import ModelNotAvailableError
+from configs.reasons import with_file
 from configs.resolve import UnknownModelError
 from configs.settings import Settings
 from retrieval.passage import RetrievalError
@@ -81,15 +82,16 @@ def mended_by_user() -> Iterator[None]:
     try:
         yield
     except EXPECTED as error:
-        fail(str(error))
+        fail(error)
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get((error.name or "").partition(".")[0], "embedded")
         fail(f"{error.name} is not installed. Mend it with: {sys.executable} -m pip install 'medverify[{extra}]'")
 
 
-def fail(message: str) -> NoReturn:
-    """End with a message for people."""
-    err.print(f"[bold red]error:[/] {_escape(message)}", highlight=False, soft_wrap=True)
+def fail(message: str | Exception) -> NoReturn:
+    """End with a message for people; of an error that of its file and what is wrong with it."""
+    text = message if isinstance(message, str) else with_file(message)
+    err.print(f"[bold red]error:[/] {_escape(text)}", highlight=False, soft_wrap=True)
     raise typer.Exit(BAD_INPUT)
 
 

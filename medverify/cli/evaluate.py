@@ -143,7 +143,7 @@ def _judge(
         with mended_by_user():
             judge_packs(judge, settings, wanted, RunFolder(output))
     except (OSError, OutputError, RunError) as error:
-        fail(str(error))
+        fail(error)
 
 
 def _check_installed() -> None:
@@ -165,7 +165,7 @@ def _read(
         try:
             cases[path.name] = sample_questions(read_pack(path, traces), questions, sample_seed)
         except (PackError, OSError) as error:
-            fail(str(error))
+            fail(error)
         if not cases[path.name]:
             fail(f"{path}: no trace to evaluate")
     return cases
@@ -200,7 +200,7 @@ def _rescore(output: Path | None, packs: list[Path]) -> None:
         report = rescore(folder, run, cases_of(run, packs))
         page, *_ = write_report(output, report)
     except (OSError, PackError, ValueError) as error:
-        fail(str(error))
+        fail(error)
     _show(report)
     err.print(f"report: {page}", highlight=False, markup=False)
     unjudged = any(pack.failures or any(of.missing for of in pack.conduct) for pack in report.packs)
@@ -217,7 +217,7 @@ def _compare(runs: tuple[Path, Path], output: Path | None) -> None:
         if output is not None:
             err.print(f"comparison: {write_comparison(output, found)}", highlight=False, markup=False)
     except (OSError, PackError, ValueError) as error:
-        fail(str(error))
+        fail(error)
     for table in comparison(found):
         out.print(_grid(table))
 

@@ -88,7 +88,7 @@ def generate(
     except ValidationError as error:
         fail("; ".join(f"{'.'.join(map(str, item['loc'])) or 'sampling'}: {item['msg']}" for item in error.errors()))
     except (BenchmarkError, GenerationError, PackError, OutputError, OSError) as error:
-        fail(str(error))
+        fail(error)
     cost = Cost.of(lines)
     _show(cost, cost.price(prompt_price, written_price), as_json=as_json)
     raise typer.Exit(NOT_JUDGED if cost.failed else OK)

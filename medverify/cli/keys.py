@@ -85,7 +85,7 @@ def _keys(config: str | None, overrides: list[str] | None) -> Iterator[KeyStore]
     try:
         yield store
     except KeysError as error:
-        fail(str(error))
+        fail(error)
     finally:
         store.close()
 

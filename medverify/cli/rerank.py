@@ -244,7 +244,7 @@ def _told_as_messages() -> Iterator[None]:
         with mended_by_user():
             yield
     except (OutputError, ColumnError, SourceError, WriteError, OSError) as error:
-        fail(str(error))
+        fail(error)
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def score(
             parts = by_generator(columns) if by else {}
             comparison = compare(columns, other) if other else None
         except (OSError, PackError, ValueError) as error:
-            fail(str(error))
+            fail(error)
         usable = scored(columns)
         abstentions = [measure_abstention(usable.labels, usable.p, usable.questions, wish) for wish in accuracy or ()]
     if as_json:

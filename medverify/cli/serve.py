@@ -44,7 +44,7 @@ def serve(
         try:
             check_start(settings.serve.host, settings.serve.keys, stores.keys)
         except (OpenToAllError, KeysError) as error:
-            fail(str(error))
+            fail(error)
         with waiting("starting") as status:
             quiet_libraries()
             from medverify.assemble import load_judge

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from configs.appended import OutputError
+from configs.reasons import reason
 from configs.settings import Settings
 from eval.cases import BadLine, read_cases
 from eval.journal import to_line
@@ -101,7 +102,10 @@ def _read(file: str, traces: int | None) -> tuple[list[Case], list[BadLine]]:
         records = list(read_cases(source))
     except (OSError, EOFError, PackError) as error:
         pack = any(Path(f"{file}.questions.jsonl{end}").is_file() for end in ("", ".gz"))
-        fail(f"cannot read {file}: {error}" + ("; it is a pack: add --traces 1" if pack and traces is None else ""))
+        fail(
+            f"cannot read {file}: {reason(error)}"
+            + ("; it is a pack: add --traces 1" if pack and traces is None else "")
+        )
     return [r for r in records if isinstance(r, Case)], [r for r in records if isinstance(r, BadLine)]
 
 
@@ -112,7 +116,7 @@ def _judge(
         try:
             journal = stack.enter_context(Journal(output)) if output else None
         except (OutputError, OSError) as error:
-            fail(str(error))
+            fail(error)
         with mended_by_user(), waiting("starting") as status:
             quiet_libraries()
             from medverify.assemble import load_judge
@@ -123,7 +127,7 @@ def _judge(
             with mended_by_user():
                 return asyncio.run(_judge_rest(judge, cases, done, journal, as_json=as_json))
         except OutputError as error:
-            fail(str(error))
+            fail(error)
 
 
 async def _judge_rest(

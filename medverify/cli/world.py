@@ -62,7 +62,7 @@ def world(
     except ValidationError as error:
         fail("; ".join(f"{'.'.join(map(str, item['loc'])) or 'recipe'}: {item['msg']}" for item in error.errors()))
     except (NamesSpentError, OSError) as error:
-        fail(str(error))
+        fail(error)
     _show(manifest, folder, as_json=as_json)
 
 
@@ -92,7 +92,7 @@ def swapped_facts(
             passages = [passage for name in sources for passage in read(name)]
             manifest = write_claims(output, passages, sources, seed=seed, most=most)
     except OSError as error:
-        fail(str(error))
+        fail(error)
     _show(manifest, output, as_json=as_json)
 
 

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,11 @@ class SmallHub:
 
     def rows(self, repository: str, config: str | None, split: str, sha: str) -> Iterator[Mapping[str, Any]]:
         self.asked.append((repository, config, split, sha))
-        (name,) = [name for name, one in BENCHMARKS.items() if one.repository == repository and not one.chosen_by]
+        (name,) = [
+            name
+            for name, one in BENCHMARKS.items()
+            if (one.repository, one.split_there) == (repository, split) and not one.chosen_by
+        ]
         yield from (row for row in ROWS[name] if name != "mmlu-med" or row["subject"] == config)
 
 
@@ -122,7 +127,9 @@ def test_a_benchmark_becomes_a_pack(tmp_path: Path, name: str, ending: str) -> N
     assert provenance.rows == len(rows)
     assert not provenance.complete
     assert provenance.licence == BENCHMARKS[name].licence
-    assert (provenance.revision, provenance.licence_on_hub) == ((SHA, "mit") if path is None else (None, None))
+    assert (provenance.revision, provenance.licence_on_hub) == (
+        (BENCHMARKS[name].revision, "mit") if path is None else (None, None)
+    )
     assert read_provenance(prefix) == provenance.model_dump()
 
 
@@ -175,11 +182,49 @@ def test_a_pack_of_ours_can_be_read_again(tmp_path: Path) -> None:
 def test_the_hub_is_read_at_the_commit_that_the_revision_stands_for(tmp_path: Path) -> None:
     hub = SmallHub()
     fetched(tmp_path, "medqa", hub=hub)
+    fetched(tmp_path / "branch", "medqa", hub=hub, revision="main")
     fetched(tmp_path / "pinned", "medqa", hub=hub, revision="f" * 40)
     assert hub.asked == [
+        ("GBaker/MedQA-USMLE-4-options", None, "test", BENCHMARKS["medqa"].revision),
         ("GBaker/MedQA-USMLE-4-options", None, "test", SHA),
         ("GBaker/MedQA-USMLE-4-options", None, "test", "f" * 40),
     ]
+
+
+@pytest.mark.parametrize("how", [{"revision": "e" * 40}, {"repository": "sauravlmx/MEDEC-MS@" + "e" * 40}])
+def test_a_repository_may_call_the_split_otherwise(tmp_path: Path, how: dict[str, str]) -> None:
+    hub = SmallHub()
+    _, provenance = fetched(tmp_path, "medec", hub=hub, **how)
+    assert hub.asked == [("sauravlmx/MEDEC-MS", None, "validation_ms", "e" * 40)]
+    assert (provenance.source, provenance.revision, provenance.split) == (
+        "sauravlmx/MEDEC-MS", "e" * 40, "validation",
+    )  # fmt: skip
+
+
+def test_every_revision_is_a_commit_and_few_are_not_known() -> None:
+    for benchmark in BENCHMARKS.values():
+        assert benchmark.repository
+        assert benchmark.revision is None or re.fullmatch(r"[0-9a-f]{40}", benchmark.revision)
+    assert {name for name, one in BENCHMARKS.items() if one.revision is None} == {"medec", "medec-test"}
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "why"),
+    [
+        (
+            "medec",
+            {},
+            r"no commit of sauravlmx/MEDEC-MS is known here.* download the data from https://github.com/abachaa/",
+        ),
+        ("medqa", {"repository": "a/copy"}, r"no commit of a/copy is known here.* --repository NAME@COMMIT"),
+        ("medqa", {"repository": "a/copy@x", "revision": "y"}, r"two revisions are given, 'x' .* and 'y'"),
+    ],
+)
+def test_without_a_commit_the_hub_is_not_read(tmp_path: Path, name: str, how: dict[str, str], why: str) -> None:
+    hub = SmallHub()
+    with pytest.raises(BenchmarkError, match=why):
+        fetched(tmp_path, name, hub=hub, **how)
+    assert not hub.asked
 
 
 def test_the_authors_test_split_is_chosen_by_their_list(tmp_path: Path) -> None:
@@ -246,11 +291,6 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     fetched(tmp_path, "medqa")
     with pytest.raises(BenchmarkError, match=r"medqa\.questions\.jsonl\.gz is there already"):
         fetched(tmp_path, "medqa")
-
-
-def test_a_benchmark_that_is_not_on_the_hub_says_where_it_is(tmp_path: Path) -> None:
-    with pytest.raises(BenchmarkError, match=r"download it from https://github.com/abachaa/MEDEC"):
-        fetched(tmp_path, "medec")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,9 @@ def test_one_is_shown_with_its_place(cli: Cli) -> None:
     assert "licence  MIT" in shown
     unknown = cli("benchmark", "show", "medq")
     assert unknown.exit_code == 2
-    assert "'medq' is no benchmark (medqa, " in unknown.stderr
+    assert "'medq' is no benchmark and no pack" in unknown.stderr
+    assert "medq.provenance.json: no such file or directory" in unknown.stderr
+    assert "The benchmarks are medqa, medmcqa, " in unknown.stderr
 
 
 def test_a_file_becomes_a_pack_that_says_where_it_is_from(cli: Cli, tmp_path: Path) -> None:
@@ -65,14 +67,15 @@ def test_a_file_becomes_a_pack_that_says_where_it_is_from(cli: Cli, tmp_path: Pa
     assert done.exit_code == 0, done.stderr
     assert [question.id for question in read_questions(tmp_path / "medqa")] == ["medqa-test-00001"]
     assert cli("benchmark", "show", tmp_path / "medqa").stdout == done.stdout
-    assert "complete  False" in done.stdout
+    assert "complete  no" in done.stdout
+    assert "licence on hub  not known" in done.stdout
 
 
 def test_a_hub_that_is_out_of_reach_is_told_with_the_way_round(cli: Cli, tmp_path: Path) -> None:
     """The tests' environment takes the hub offline."""
     done = cli("benchmark", "fetch", "medqa", "-o", tmp_path / "medqa")
     assert done.exit_code == 2
-    assert "GBaker/MedQA-USMLE-4-options at main cannot be read" in done.stderr
+    assert "GBaker/MedQA-USMLE-4-options at 0fb93dd23a7339b6dcd27e241cb9b5eca62d4d18 cannot be read" in done.stderr
     assert "with --from" in done.stderr
     assert not list(tmp_path.iterdir())
 
