@@ -1,8 +1,8 @@
 """The benchmarks that are known by name: where they are published, under which licence, and how many rows they have.
 
 The commits were not fetched by us: they are what several public projects record in their pins and hub cache paths. A wrong one
-cannot load other data, it fails. Where no such record was found the revision is None, and the hub is refused until one is given. Licences are the publishers' own words about the data set; what the hub's card says is recorded beside them when the hub
-is read.
+cannot load other data, it fails. Where no such record was found the revision is None, and the hub is refused until one is given.
+Licences are the publishers' own words about the data set; what the hub's card says is recorded beside them when the hub is read.
 """
 
 from collections.abc import Callable, Mapping
