@@ -15,9 +15,9 @@ from eval.benchmarks.fetch import read_provenance
 from eval.benchmarks.schema import BenchmarkError
 from eval.benchmarks.source import HuggingFaceHub, read_ids
 from medverify.cli.common import JsonOption, err, fail, mended_by_user, out, quiet_libraries, waiting
+from medverify.cli.flags import refuse_unread
 from verifier.overlap import OverlapError, Pair, find_overlap
 from verifier.packs import PackError, read_questions
-from medverify.cli.flags import refuse_unread
 
 _SHOWN = 20  # pairs of an overlap; --json gives all
 

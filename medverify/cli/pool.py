@@ -40,7 +40,7 @@ def pool(
             settings = load_settings(training_file(config), os.environ, overrides or [], TrainingConfig).settings
             report = load_pool(settings.guarded_pool).report
     except PoolError as error:
-        fail(str(error))
+        fail(error)
     if as_json:
         print(json.dumps(dataclasses.asdict(report)))  # noqa: T201 - for programs
         return

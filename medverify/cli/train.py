@@ -77,7 +77,7 @@ def train(
             PackError,
             FloatingPointError,
         ) as error:
-            fail(str(error))
+            fail(error)
         except KeyboardInterrupt:
             err.print(f"stopped; the same command goes on from the last checkpoint in {output}")
             sys.exit(130)

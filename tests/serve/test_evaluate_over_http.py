@@ -11,13 +11,13 @@ from test_attack_over_http import believes, writes
 from typer.testing import CliRunner
 
 from configs.settings import JudgeSettings, ServeSettings
-from eval.packs import read_pack
 from eval.report.schema import Report
 from eval.runfolder import RunFolder
 from medverify.cli.app import app as command
 from serve.app import create_app
 from verifier.engines.scripted import ScriptedEngine
 from verifier.judge import Judge
+from verifier.packs import read_pack
 from verifier.prompt import load_prompt
 from verifier.types import Judgment
 
