@@ -20,7 +20,6 @@ from medverify.cli.common import (
     out,
     settings_from,
 )
-from medverify.cli.evaluate_judging import Service
 from medverify.cli.flags import THERE, refuse_all_but, refuse_judge_settings, refuse_unread
 from medverify.cli.render import plain
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from configs.settings import Settings
     from eval.report.schema import Report
     from eval.report.table import Table
+    from medverify.cli.evaluate_judging import Service
     from verifier.packs import LabelledCase
 
 _NEEDED = {"numpy": "numpy", "matplotlib": "matplotlib", "jinja2": "Jinja2"}
@@ -92,9 +92,15 @@ def evaluate(
             packs, output, traces=traces, questions=questions, sample_seed=sample_seed, seeds=seeds,
             without_search=without_search, retry_failed=retry_failed,
             settings=settings_from(config, overrides, model).settings,
-            service=None if url is None else Service(url, concurrency, deadline),
+            service=_service(url, concurrency, deadline),
         )  # fmt: skip
         _rescore(output, packs)
+
+
+def _service(url: str | None, concurrency: int, deadline_s: float) -> "Service | None":
+    from medverify.cli.evaluate_judging import Service
+
+    return None if url is None else Service(url, concurrency, deadline_s)
 
 
 def _refuse_unread(context: typer.Context) -> None:
@@ -117,7 +123,7 @@ def _refuse_unread(context: typer.Context) -> None:
 
 
 def _judge(
-    packs: list[Path], output: Path | None, *, settings: "Settings", service: Service | None, traces: int | None,
+    packs: list[Path], output: Path | None, *, settings: "Settings", service: "Service | None", traces: int | None,
     questions: int | None, sample_seed: int, seeds: int, without_search: bool, retry_failed: bool,
 ) -> None:  # fmt: skip
     from configs.appended import OutputError

@@ -194,7 +194,7 @@ def test_schema(cli: Cli) -> None:
         (b"junk [/red]\n", "line 1: not JSON"),
         (b'{"id": "x", "trace": "t", "[/b]": 1}', "line 1: question: Field required; [/b]: Extra inputs"),
         (gzip.compress(b"{}" * 100, mtime=0)[:20], "damaged gzip"),
-        (None, "No such file"),
+        (None, "no such file"),
     ],
 )
 def test_a_file_without_a_case_is_bad_input(cli: Cli, tmp_path: Path, content: bytes | None, message: str) -> None:

@@ -123,7 +123,7 @@ def test_score_with_a_calibration(cli: Cli, path: Path, pack: Path, tmp_path: Pa
         (to_line(judgment("z")), "'z' is not in the pack", "'z' is not in the pack"),
         (b"junk\n", "judgments.jsonl, line 1: not a judgment", "judgments.jsonl, line 1: not a judgment"),
         (b"", "nothing to measure", "0 right and 0 wrong traces"),
-        (None, "No such file", "No such file"),
+        (None, "no such file", "no such file"),
     ],
 )
 def test_what_cannot_be_scored_is_bad_input(
