@@ -83,7 +83,7 @@ def test_any_function_of_labels_and_scores_has_an_interval() -> None:
 
 def test_draws_do_not_depend_on_how_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = clustered_bootstrap(auroc, LABELS, SCORES, TOGETHER)
-    monkeypatch.setattr("eval.metrics.intervals._AT_ONCE", 80 * 7)
+    monkeypatch.setattr("eval.metrics.draws._AT_ONCE", 80 * 7)
     assert clustered_bootstrap(auroc, LABELS, SCORES, TOGETHER) == whole
 
 
