@@ -12,7 +12,7 @@ whose error is 0. With `--paired`, two equally good judges judge the same traces
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=500, help="simulated packs of each size")
     parser.add_argument("--sizes", nargs="+", default=["30x10", "100x29", "500x3", "1000x9"], help="questions x traces")
     parser.add_argument("--judges", nargs="+", default=[LEANS, TOO_SURE, HONEST])
+    parser.add_argument("--metrics", nargs="+", default=[*METRICS, BY_QUESTION], help="names as in the table")
     parser.add_argument("--paired", action="store_true", help="how often equal judges seem to differ, instead")
     options = parser.parse_args()
     print(f"{options.repeats} packs, Monte-Carlo error {np.sqrt(0.95 * 0.05 / options.repeats):.3f}\n")
@@ -106,17 +107,21 @@ def main() -> None:
         for size in options.sizes:
             questions, traces = map(int, size.split("x"))
             if options.paired:
-                _print_paired(questions, traces, options.repeats)
+                _print_paired(questions, traces, options.repeats, options.metrics)
             else:
-                _print_coverage(judge, questions, traces, options.repeats)
+                _print_coverage(judge, questions, traces, options.repeats, options.metrics)
     if not options.paired:
-        _time_them()
+        _time_them(options.metrics)
 
 
-def _print_coverage(judge: str, questions: int, traces: int, repeats: int) -> None:
+def _print_coverage(judge: str, questions: int, traces: int, repeats: int, names: Collection[str]) -> None:
     """How often each interval holds the truth, and how often it lies below or above it."""
-    metrics = {name: metric for name, metric in METRICS.items() if judge == LEANS or isinstance(metric, Distance)}
-    truth = _truth(judge, traces, metrics)
+    metrics = {
+        name: metric
+        for name, metric in METRICS.items()
+        if name in names and (judge == LEANS or isinstance(metric, Distance))
+    }
+    truth = {name: value for name, value in _truth(judge, traces, metrics).items() if name in names}
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in truth}
     for repeat in range(repeats):
         pack = simulate(questions, traces, np.random.default_rng([questions, traces, repeat]), judge)
@@ -136,8 +141,8 @@ def _print_coverage(judge: str, questions: int, traces: int, repeats: int) -> No
         print(f"| {judge} | {questions}x{traces} | {name} | {shown} | {1 - below - above:.3f} |", flush=True)
 
 
-def _print_paired(questions: int, traces: int, repeats: int) -> None:
-    tested = {name: metric for name, metric in METRICS.items() if not isinstance(metric, Distance)}
+def _print_paired(questions: int, traces: int, repeats: int, names: Collection[str]) -> None:
+    tested = {name: metric for name, metric in METRICS.items() if name in names and not isinstance(metric, Distance)}
     differ = dict.fromkeys(tested, 0)
     for repeat in range(repeats):
         pack = simulate(questions, traces, np.random.default_rng([questions, traces, repeat]))
@@ -161,10 +166,10 @@ def _mean_of(values: Floats) -> Callable[[Floats], Floats]:
     return lambda weights: weighted_mean(values, weights)
 
 
-def _time_them() -> None:
+def _time_them(names: Collection[str]) -> None:
     pack = simulate(1000, 10, np.random.default_rng(1))
     print("\n| 10,000 traces of 1,000 questions, 1,000 draws | seconds |\n|---|---|")
-    for name, metric in METRICS.items():
+    for name, metric in ((name, metric) for name, metric in METRICS.items() if name in names):
         start = time.perf_counter()
         clustered_bootstrap(metric, pack.labels, pack.first, pack.questions)
         print(f"| {name} | {time.perf_counter() - start:.2f} |", flush=True)
