@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table as Grid
 
 from medverify.cli.common import (
     NOT_JUDGED,
@@ -20,12 +18,11 @@ from medverify.cli.common import (
     out,
     settings_from,
 )
-from medverify.cli.render import plain
+from medverify.cli.grid import show
 
 if TYPE_CHECKING:
     from configs.settings import Settings
     from eval.report.schema import Report
-    from eval.report.table import Table
     from verifier.packs import LabelledCase
 
 _NEEDED = {"numpy": "numpy", "matplotlib": "matplotlib", "jinja2": "Jinja2"}
@@ -149,7 +146,10 @@ def _without_judge(
     from eval.evaluation.evaluate import evaluate as measure
     from eval.report.schema import Report
     from eval.report.write import write_report
+    from eval.runfolder import RunFolder
 
+    if output is not None and RunFolder(output).has_judgments():
+        fail(f"{output} holds the report of a judge. Name another folder with -o, or make it again with --rescore")
     cases = _read(packs, traces, questions, sample_seed)
     with mended_by_user():
         report = Report(judge=None, packs=[measure(name, found) for name, found in cases.items()])
@@ -191,7 +191,7 @@ def _compare(runs: tuple[Path, Path], output: Path | None) -> None:
     except (OSError, PackError, ValueError) as error:
         fail(str(error))
     for table in comparison(found):
-        out.print(_grid(table))
+        show(table, out)
 
 
 def _show(report: "Report") -> None:
@@ -203,14 +203,4 @@ def _show(report: "Report") -> None:
         shown += [tables.votes(pack), *tables.verification(pack)[:1], tables.failures(pack.failures, 10)]
     for table in shown:
         if table is not None:
-            out.print(_grid(table))
-
-
-def _grid(table: "Table") -> Grid:
-    grid = Grid(title=escape(table.title), caption=escape(plain(table.note)), header_style="bold", title_justify="left")
-    for place, name in enumerate(table.header):
-        is_number = place >= len(table.header) - table.numbers
-        grid.add_column(escape(plain(name)), justify="right" if is_number else "left", overflow="fold")
-    for row in table.rows:
-        grid.add_row(*(escape(plain(str(cell))) for cell in row))
-    return grid
+            show(table, out)
