@@ -5,9 +5,9 @@
 
 Packs are simulated whose truth is known: each question has a difficulty, which makes its traces right or wrong together, and a
 lean, which moves the judge's p(1) on all of them alike. The truth is the metric over two million traces. Of every simulated pack
-each metric that a report or `medverify score` shows has its interval as it is used, and the mean over questions has that of votes
-and choices. Calibration errors are asked for three judges: one that leans, one that is too sure, and one that means what it says,
-whose error is 0. With `--paired`, two equally good judges judge the same traces, which should be significant in 5 of 100.
+each metric that a report or `medverify score` shows has its interval as it is used, and so have the majority and any right.
+Calibration errors are asked for three judges: one that leans, one that is too sure, and one that means what it says, whose error
+is 0. With `--paired`, two equally good judges judge the same traces, which should be significant in 5 of 100.
 """
 
 import argparse
@@ -50,7 +50,7 @@ METRICS: Mapping[str, Metric] = {
     "ECE, equal mass": ece_equal_mass,
     "smooth ECE": smooth_ece,
 }
-BY_QUESTION = "mean over questions"  # what the intervals of votes and choices are of
+MAJORITY, ANY_RIGHT = "majority", "any right"  # means over questions, as all votes and choices
 LEANS, TOO_SURE, HONEST = "leans", "too sure", "means what it says"
 _TRUTH_TRACES = 2_000_000
 
@@ -64,10 +64,11 @@ class Pack:
     second: Floats  # of another that is as good, and leans with the questions in its own way
     questions: list[str]
 
-    def any_right(self) -> Floats:
-        """Whether each question has a right trace, [Q]."""
-        right: Floats = self.labels.reshape(len(set(self.questions)), -1).max(axis=1).astype(np.float64)
-        return right
+    def by_question(self) -> dict[str, Floats]:
+        """Whether most traces, and whether any trace, of each question is right, [Q]."""
+        labels_QT = self.labels.reshape(len(set(self.questions)), -1)
+        most = (np.sign(labels_QT.mean(axis=1) - 0.5) + 1) / 2  # a half where they are split
+        return {MAJORITY: most, ANY_RIGHT: labels_QT.max(axis=1).astype(np.float64)}
 
 
 def simulate(questions: int, traces: int, random: np.random.Generator, judge: str = LEANS) -> Pack:
@@ -94,7 +95,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=500, help="simulated packs of each size")
     parser.add_argument("--sizes", nargs="+", default=["30x10", "100x29", "500x3", "1000x9"], help="questions x traces")
     parser.add_argument("--judges", nargs="+", default=[LEANS, TOO_SURE, HONEST])
-    parser.add_argument("--metrics", nargs="+", default=[*METRICS, BY_QUESTION], help="names as in the table")
+    parser.add_argument("--metrics", nargs="+", default=[*METRICS, MAJORITY, ANY_RIGHT], help="names as in the table")
     parser.add_argument("--paired", action="store_true", help="how often equal judges seem to differ, instead")
     options = parser.parse_args()
     print(f"{options.repeats} packs, Monte-Carlo error {np.sqrt(0.95 * 0.05 / options.repeats):.3f}\n")
@@ -129,9 +130,9 @@ def _print_coverage(judge: str, questions: int, traces: int, repeats: int, names
             name: clustered_bootstrap(metric, pack.labels, pack.first, pack.questions, seed=repeat)
             for name, metric in metrics.items()
         }
-        if BY_QUESTION in truth:
-            each = pack.any_right()
-            estimates[BY_QUESTION] = bootstrap(_mean_of(each), [str(row) for row in range(len(each))], seed=repeat)
+        for name, each in pack.by_question().items():
+            if name in truth:
+                estimates[name] = bootstrap(_mean_of(each), [str(row) for row in range(len(each))], seed=repeat)
         for name, estimate in estimates.items():
             found[name].append((estimate.value, estimate.low, estimate.high))
     for name, rows in found.items():
@@ -159,7 +160,8 @@ def _truth(judge: str, traces: int, metrics: Mapping[str, Metric]) -> dict[str, 
         return dict.fromkeys(metrics, 0.0)
     pack = simulate(_TRUTH_TRACES // traces, traces, np.random.default_rng(0), judge)
     truth = {name: metric(pack.labels, pack.first) for name, metric in metrics.items()}
-    return truth | ({BY_QUESTION: float(pack.any_right().mean())} if judge == LEANS else {})
+    by_question = {name: float(each.mean()) for name, each in pack.by_question().items()}
+    return truth | (by_question if judge == LEANS else {})
 
 
 def _mean_of(values: Floats) -> Callable[[Floats], Floats]:
