@@ -36,6 +36,7 @@ from eval.metrics import (
     paired_difference,
     smooth_ece,
 )
+from eval.metrics.draws import SAMPLES
 from eval.metrics.metric import weighted_mean
 
 METRICS: Mapping[str, Metric] = {
@@ -95,6 +96,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=500, help="simulated packs of each size")
     parser.add_argument("--sizes", nargs="+", default=["30x10", "100x29", "500x3", "1000x9"], help="questions x traces")
     parser.add_argument("--judges", nargs="+", default=[LEANS, TOO_SURE, HONEST])
+    parser.add_argument("--draws", type=int, default=SAMPLES, help="of the bootstrap; reports have 1,000")
     parser.add_argument("--metrics", nargs="+", default=[*METRICS, MAJORITY, ANY_RIGHT], help="names as in the table")
     parser.add_argument("--paired", action="store_true", help="how often equal judges seem to differ, instead")
     options = parser.parse_args()
@@ -110,13 +112,14 @@ def main() -> None:
             if options.paired:
                 _print_paired(questions, traces, options.repeats, options.metrics)
             else:
-                _print_coverage(judge, questions, traces, options.repeats, options.metrics)
+                _print_coverage(judge, questions, traces, options)
     if not options.paired:
         _time_them(options.metrics)
 
 
-def _print_coverage(judge: str, questions: int, traces: int, repeats: int, names: Collection[str]) -> None:
+def _print_coverage(judge: str, questions: int, traces: int, options: argparse.Namespace) -> None:
     """How often each interval holds the truth, and how often it lies below or above it."""
+    names, draws = options.metrics, options.draws
     metrics = {
         name: metric
         for name, metric in METRICS.items()
@@ -124,15 +127,17 @@ def _print_coverage(judge: str, questions: int, traces: int, repeats: int, names
     }
     truth = {name: value for name, value in _truth(judge, traces, metrics).items() if name in names}
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in truth}
-    for repeat in range(repeats):
+    for repeat in range(options.repeats):
         pack = simulate(questions, traces, np.random.default_rng([questions, traces, repeat]), judge)
         estimates = {
-            name: clustered_bootstrap(metric, pack.labels, pack.first, pack.questions, seed=repeat)
+            name: clustered_bootstrap(metric, pack.labels, pack.first, pack.questions, samples=draws, seed=repeat)
             for name, metric in metrics.items()
         }
         for name, each in pack.by_question().items():
             if name in truth:
-                estimates[name] = bootstrap(_mean_of(each), [str(row) for row in range(len(each))], seed=repeat)
+                estimates[name] = bootstrap(
+                    _mean_of(each), [str(row) for row in range(len(each))], samples=draws, seed=repeat
+                )
         for name, estimate in estimates.items():
             found[name].append((estimate.value, estimate.low, estimate.high))
     for name, rows in found.items():
