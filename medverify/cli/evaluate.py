@@ -63,7 +63,8 @@ def evaluate(
     """Judge packs and report on the judge: verification, selection, calibration, searches, cost, baselines beside it.
 
     The folder gets every judgment, report.html, report.md, report.json and figures. It can be killed at any moment and goes on
-    with the same command. `--rescore` needs neither model nor index; `--compare` puts two runs side by side.
+    with the same command; other packs, more seeds and `--without-search` join what is there. `--rescore` needs neither model nor
+    index; `--compare` puts two runs side by side.
 
     Exit code: 0 all judged; 1 some could not be judged (they are listed); 2 bad input.
     """

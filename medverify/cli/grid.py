@@ -78,8 +78,8 @@ def _grid(table: Table, places: Sequence[int], *, stacked: bool, title: str, not
             needed = _width(table, place, stacked)
             grid.add_column(escape(plain(table.header[place])), justify="right", min_width=needed, overflow="fold")
         else:
-            needed = _words_width(table, place) if table.numbers else None
-            grid.add_column(escape(plain(table.header[place])), min_width=needed, overflow="fold")
+            least = _words_width(table, place) if table.numbers else None
+            grid.add_column(escape(plain(table.header[place])), min_width=least, overflow="fold")
     for row in table.rows:
         grid.add_row(*(escape(plain("\n".join(_lines(row[place], stacked)))) for place in places))
     return grid
