@@ -6,8 +6,9 @@ What is asked for is the error of the judge, not of the sample: how far the vect
   such a judge shows on so many questions. The lower limit is the error of the least judge of these whose errors reach the value
   in one of 40 samples (a test turned round: Carpenter 1999). It is 0 where a perfect judge might show the value as well.
 - **High.** Chance makes the value too high, so that the truth is hardly ever above the value by more than the value's own
-  spread, which is its change along small steps towards the draws (a numerical delta method: Hong & Li 2018). Nothing is taken off
-  for chance: where errors of many bins are lost in noise, no sample can tell how much of the value is chance.
+  spread, which is its change along small steps towards draws (a numerical delta method: Hong & Li 2018). The steps are taken from
+  vectors that are drawn too, for it is not known from which one the sample came. Nothing is taken off for chance: where errors of
+  many bins are lost in noise, no sample can tell how much of the value is chance.
 
 `benchmarks/intervals.py` says how often they hold the truth.
 """
@@ -50,7 +51,8 @@ def distance_interval(
         """The error that a judge with this share of the vector shows in one of 40 samples."""
         return limits(metric.size(chance_SC + share * found_1C), len(names))[1]
 
-    steps = (metric.size(found_1C + _STEP * chance_SC) - value) / _STEP
+    other_SC = np.roll(chance_SC, 1, axis=0)  # as good as drawn anew
+    steps = (metric.size(draws_SC + _STEP * other_SC) - metric.size(draws_SC)) / _STEP
     high = max(value - limits(steps, len(names))[0], value)
     if (at_least := reached(0.0)) >= value:
         return Estimate(value, 0.0, high)
