@@ -1,6 +1,6 @@
 """What stopping early saves on packs, without a judge: votes of the majority, each rule, at equal accuracy.
 
-    python -m benchmarks.spending PREFIX... [--orders 500] [--draws 1000]
+    python -m benchmarks.spending PREFIX... [--orders 128] [--draws 1000]
 
 For each pack: accuracy and traces spent with a fixed number of traces and under each rule, then the savings with their intervals.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from eval.candidates import Candidates, gather
 from eval.metrics import Estimate
 from eval.saving import cross_fit, policy_saving, saving
-from eval.spending import Curve, simulate
+from eval.spending import ORDERS, Curve, simulate
 from verifier.budget import decided, predicted
 from verifier.packs import read_pack
 from verifier.selection import Strategy
@@ -25,7 +25,7 @@ def main() -> None:
     """Simulate and print tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("packs", type=Path, nargs="+", metavar="PREFIX")
-    parser.add_argument("--orders", type=int, default=500)
+    parser.add_argument("--orders", type=int, default=ORDERS, help="random orders of traces; as many as a report has")
     parser.add_argument("--draws", type=int, default=1000)
     options = parser.parse_args()
     for prefix in options.packs:

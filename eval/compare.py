@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from configs.durable import write_whole
 from eval.columns import Columns, join
 from eval.evaluation.paired import selection_differences, verification_differences
 from eval.evaluation.scorers import Scorer
@@ -43,10 +44,10 @@ def write_comparison(folder: Path, found: Comparison) -> Path:
     """Write `comparison.json`, `comparison.md` and `comparison.html`; returns the page."""
     folder.mkdir(parents=True, exist_ok=True)
     title, shown = f"{found.first} against {found.second}", tables.comparison(found)
-    (folder / "comparison.json").write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    (folder / "comparison.md").write_text(markdown.document(title, shown), encoding="utf-8")
+    write_whole(folder / "comparison.json", found.model_dump_json(indent=1) + "\n")
+    write_whole(folder / "comparison.md", markdown.document(title, shown))
     path = folder / "comparison.html"
-    path.write_text(page.page(title, tables=shown), encoding="utf-8")
+    write_whole(path, page.page(title, tables=shown))
     return path
 
 

@@ -1,9 +1,8 @@
-"""The judges that one evaluation runs, and one of them over a pack: the configured judge, other seeds, no search."""
+"""The judges that one evaluation runs, and the way of one over a pack: the configured judge, other seeds, no search."""
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from configs.settings import JudgeSettings
 from eval.run import Journal, judge_waves
@@ -49,37 +48,41 @@ def variants(settings: JudgeSettings, seeds: int = 1, *, without_search: bool = 
     return made
 
 
-async def judge_into(
-    path: Path,
-    judge: Judge | RemoteJudge,
-    cases: Sequence[Case],
-    *,
-    retry_failed: bool = False,
-    on_found: Callable[[int], object] = lambda _: None,
-    on_timing: Callable[[Timing], object] = lambda _: None,
-) -> list[Judgment]:
-    """Judge the cases into a file, from wherever it stands.
+class Pass:
+    """A judge's way over the cases, into a file that is open."""
 
-    Args:
-        path: the file; `eval.run.Journal` says what is promised of it.
-        judge: who judges.
-        cases: all of them, those that have been judged included.
-        retry_failed: go back to the first wave that an outage or a deadline hit.
-        on_found: told how many of the cases had been judged before.
-        on_timing: told how long each wave took, once it is on the disk.
+    def __init__(
+        self, journal: Journal, judge: Judge | RemoteJudge, cases: Sequence[Case], *, retry_failed: bool = False
+    ) -> None:
+        """Go back to where the file stands; nothing is judged yet.
 
-    Raises:
-        ResumeError: the file holds something else.
-        OutputError, OSError: it cannot be written.
-    """
-    with Journal(path) as journal:
-        judgments = list(journal.resume(judge, cases, retry_failed=retry_failed))
-        on_found(len(judgments))
+        Args:
+            journal: the open file; `eval.run.Journal` says what is promised of it.
+            judge: who judges.
+            cases: all of them, those that have been judged included.
+            retry_failed: go back to the first wave that an outage or a deadline hit.
+
+        Raises:
+            ResumeError: the file holds something else.
+            OutputError: it cannot be read or cut.
+        """
+        self.judgments: list[Judgment] = list(journal.resume(judge, cases, retry_failed=retry_failed))
+        self._journal, self._judge, self._cases = journal, judge, cases
+
+    async def finish(self, on_timing: Callable[[Timing], object] = lambda _: None) -> None:
+        """Judge the rest.
+
+        Args:
+            on_timing: told how long each wave took, once it is on the disk.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
         started = time.perf_counter()
-        async for wave in judge_waves(judge, cases, len(judgments)):
-            journal.append(wave)
+        async for wave in judge_waves(self._judge, self._cases, len(self.judgments)):
+            self._journal.append(wave)
             ended = time.perf_counter()
-            on_timing(Timing(file=path.name, start=len(judgments), count=len(wave), seconds=ended - started))
+            start = len(self.judgments)
+            on_timing(Timing(file=self._journal.path.name, start=start, count=len(wave), seconds=ended - started))
             started = ended
-            judgments += wave
-    return judgments
+            self.judgments += wave

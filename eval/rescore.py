@@ -44,7 +44,7 @@ def rescore(folder: RunFolder, run: Run, cases: Mapping[str, Sequence[LabelledCa
 
 
 def _pack(folder: RunFolder, run: Run, name: str, cases: Sequence[LabelledCase]) -> PackReport:
-    return evaluate(name, cases, [_judged(folder, name, scorer) for scorer in run.scorers])
+    return evaluate(name, cases, [_judged(folder, name, scorer) for scorer in run.scorers_of(name)], run.calibrated_on)
 
 
 def _judged(folder: RunFolder, pack: str, scorer: ScorerRun) -> Judged:

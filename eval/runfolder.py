@@ -1,14 +1,16 @@
-"""The folder of an evaluation: what ran, every judgment, the times it took.
+"""The folder of an evaluation: what ran, every judgment, the times it took. One command at a time writes into it.
 
-run.json                            what ran: packs, judge, settings, seeds
+run.json                            what ran: packs, judge, settings, seeds; what a later command adds joins it
 judgments/PACK.jsonl                one judgment a line (`eval/run.py`); PACK.seed1.jsonl, PACK.without-search.jsonl
 timings.jsonl                       seconds of each wave; judgments themselves carry no clock
 evidence.json                       which passages that were shown are not in the index
 report.json, .html, .md, figures/   what was found, made again from the above at any time
 """
 
+import fcntl
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -33,6 +35,9 @@ class PackRun(_Part):
 
     name: str
     prefix: Annotated[str, Field(description="Path without the two endings.")]
+    scorers: Annotated[
+        list[str] | None, Field(description="Suffixes of those that judged it; null: all of the run.")
+    ] = None
 
 
 class ScorerRun(_Part):
@@ -56,6 +61,14 @@ class Run(_Part):
     scorers: list[ScorerRun]
     judge: JudgeFacts | None
     settings: dict[str, Any]
+    calibrated_on: Annotated[
+        list[str], Field(description="Digests of the questions that the judge's calibration was fitted on.")
+    ] = []
+
+    def scorers_of(self, pack: str) -> list[ScorerRun]:
+        """Who judged a pack of the run."""
+        wanted = next(one.scorers for one in self.packs if one.name == pack)
+        return [scorer for scorer in self.scorers if wanted is None or scorer.suffix in wanted]
 
 
 class Timing(_Part):
@@ -75,6 +88,7 @@ class Evidence(_Part):
 
 
 _Kind = TypeVar("_Kind", Run, Evidence)
+_Item = TypeVar("_Item")
 
 
 class RunFolder:
@@ -96,31 +110,50 @@ class RunFolder:
         path = self.journal(pack, suffix)
         return read_judgments(path) if path.exists() else []
 
-    def write_run(self, run: Run) -> None:
-        """Say what runs; what an earlier command of the same run said is replaced.
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other commands from writing into the folder, which must be there.
+
+        Raises:
+            RunError: another command is writing into it.
+            OSError: it cannot be written.
+        """
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise RunError(
+                    f"{self.path}: another command is writing into this folder. Wait for it, or name another folder with -o."
+                ) from error
+            yield
+
+    def check_fits(self, run: Run) -> None:
+        """See that a run can be added to what the folder holds; nothing is written.
 
         Raises:
             RunError: the folder holds a run of another judge, or of another part of the packs.
         """
         if (self.path / "run.json").exists():
-            self._check_same(self.read_run(), run)
-        write_whole(self.path / "run.json", run.model_dump_json(indent=2) + "\n")
+            _check_same(self.path, self.read_run(), run)
 
-    def _check_same(self, before: Run, now: Run) -> None:
-        judges = {scorer.suffix: scorer.judge_id for scorer in before.scorers}
-        for scorer in now.scorers:
-            known = judges.get(scorer.suffix, scorer.judge_id)
-            if known != scorer.judge_id:
-                raise RunError(
-                    f"{self.path} holds judgments of another judge ({known[:12]}…, now {scorer.judge_id[:12]}…). "
-                    "Name another folder with -o."
-                )
-        for name in ("traces", "questions", "sample_seed"):
-            if getattr(before, name) != getattr(now, name):
-                raise RunError(
-                    f"{self.path} was begun with {name} = {getattr(before, name)}, not {getattr(now, name)}. "
-                    "Name another folder with -o."
-                )
+    def write_run(self, run: Run) -> Run:
+        """Say what runs; packs and judges that earlier commands brought stay.
+
+        Returns:
+            What ran, in all.
+
+        Raises:
+            RunError: as `check_fits`.
+        """
+        self.check_fits(run)
+        if (self.path / "run.json").exists():
+            run = joined(self.read_run(), run)
+        write_whole(self.path / "run.json", run.model_dump_json(indent=2) + "\n")
+        return run
+
+    def has_judgments(self) -> bool:
+        """Whether somebody judged here."""
+        return (self.path / "run.json").exists()
 
     def read_run(self) -> Run:
         """What ran.
@@ -174,6 +207,56 @@ class RunFolder:
             raise RunError(f"{path}: {error.strerror}; is {self.path} the folder of an evaluation?") from error
         except ValidationError as error:
             raise RunError(f"{path}: not what `medverify eval` writes ({error.error_count()} problems)") from error
+
+
+def joined(before: Run, now: Run) -> Run:
+    """Both as one run: a pack lies where it lay last, and each keeps the judges that it had."""
+    packs = {pack.name: _with_scorers(pack, before) for pack in before.packs}
+    for pack in (_with_scorers(pack, now) for pack in now.packs):
+        had = packs[pack.name].scorers if pack.name in packs else None
+        packs[pack.name] = pack.model_copy(update={"scorers": _union(had or [], pack.scorers or [])})
+    judge = now.judge
+    if judge is not None and before.judge is not None:
+        judge = judge.model_copy(update={"seeds": _union(before.judge.seeds, judge.seeds)})
+    scorers = {scorer.suffix: scorer for scorer in (*before.scorers, *now.scorers)}
+    return now.model_copy(
+        update={
+            "packs": list(packs.values()),
+            "scorers": list(scorers.values()),
+            "judge": judge,
+            "calibrated_on": _union(before.calibrated_on, now.calibrated_on),
+        }
+    )
+
+
+def _with_scorers(pack: PackRun, run: Run) -> PackRun:
+    every = [scorer.suffix for scorer in run.scorers]
+    return pack if pack.scorers is not None else pack.model_copy(update={"scorers": every})
+
+
+def _union(first: Sequence[_Item], second: Sequence[_Item]) -> list[_Item]:
+    return list(dict.fromkeys([*first, *second]))
+
+
+def _check_same(path: Path, before: Run, now: Run) -> None:
+    known = {scorer.suffix: scorer for scorer in before.scorers}
+    for scorer in now.scorers:
+        had = known.get(scorer.suffix, scorer)
+        if had.judge_id != scorer.judge_id:
+            raise RunError(
+                f"{path} holds judgments of another judge ({had.judge_id[:12]}…, now {scorer.judge_id[:12]}…). "
+                "Name another folder with -o."
+            )
+        if had.seed != scorer.seed:
+            raise RunError(
+                f"{path} was begun with judge.sampling.seed = {had.seed}, not {scorer.seed}. Name another folder with -o."
+            )
+    for name in ("traces", "questions", "sample_seed"):
+        if getattr(before, name) != getattr(now, name):
+            raise RunError(
+                f"{path} was begun with {name} = {getattr(before, name)}, not {getattr(now, name)}. "
+                "Name another folder with -o."
+            )
 
 
 def settings_of(dump: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from configs.durable import publish
+from configs.durable import publish, write_whole
 from retrieval.compressed import FOLDER, CompressedIndex, Recall, Recipe, copy_path, map_copy
 from retrieval.exact_scores import Rows, Stored, Vectors
 from retrieval.faiss_loader import load_faiss
@@ -82,9 +82,7 @@ def _make(path: Path, base: str, table: RowTable, kind: _Kind, seed: int) -> Rec
         missing_ok=True
     )  # killed before the next line but one, this leaves no copy, and none that seems damaged
     publish(temporary, path)
-    temporary = described.with_suffix(".json.tmp")
-    temporary.write_text(json.dumps(recipe.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
-    publish(temporary, described)
+    write_whole(described, json.dumps(recipe.model_dump(mode="json"), indent=1) + "\n")
     return recipe
 
 

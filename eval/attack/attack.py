@@ -70,7 +70,7 @@ class Family:
     labels: frozenset[Label] = frozenset({0, 1})  # of the bases that it starts from
     never: bool = False  # what comes out must not be judged 1, whatever the base's label; else the label stays
     control: bool = False  # no attack: harmless, and no judge should mind
-    in_process: bool = False  # it needs the judge's retriever, which a service keeps to itself
+    poisons: bool = False  # it needs the judge's retriever, or to be the retrieval server that a judge at a URL asks
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,61 @@ def _poisoned(judge: Judge, poison: Passage) -> Judge:
     return twin
 
 
+class NotPoisonedError(RuntimeError):
+    """A judge at a URL does not search where its searches can be poisoned; the message says what to do."""
+
+
+class PoisonedRemoteJudge:
+    """A judge at a URL that searches through our retriever: each attack with a passage is judged alone, with it in the index."""
+
+    def __init__(self, remote: RemoteJudge, attacks: Iterable[Attack], retriever: PoisonedRetriever) -> None:
+        """Args:
+        remote: the judge.
+        attacks: what will be judged.
+        retriever: what its service asks; nobody else does.
+        """
+        self._remote, self._retriever = remote, retriever
+        self._poison = {attack.id: attack.poison for attack in attacks if attack.poison is not None}
+        self.judge_id = remote.judge_id
+        self.seed = remote.seed
+        self.max_together = remote.max_together
+
+    def calibrates(self, judgment: Judgment) -> bool:
+        """As the remote judge's own."""
+        return self._remote.calibrates(judgment)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._remote.aclose()
+
+    async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> list[Judgment]:
+        """Judge a wave, in the order of `cases`.
+
+        Raises:
+            NotPoisonedError: a judgment shows searches that did not come to our retriever.
+        """
+        plain = [case for case in cases if case.id not in self._poison]
+        judged = {one.id: one for one in await self._remote.verify_together(plain, seed)}
+        for case in cases:
+            if case.id in self._poison:
+                judged[case.id] = await self._alone(case, seed)
+        return [judged[case.id] for case in cases]
+
+    async def _alone(self, case: Case, seed: int | None) -> Judgment:
+        before = self._retriever.searches
+        self._retriever.poison = self._poison[case.id]
+        try:
+            judgment = await self._remote.verify(case, seed)
+        finally:
+            self._retriever.poison = None
+        if judgment.searches and self._retriever.searches == before:
+            raise NotPoisonedError(
+                f"{self._remote.url} shows searches for {case.id} that it did not ask for now: it searches elsewhere, or keeps "
+                "judgments. Start it with --set retrieval.index=URL of the poisoned index and --set serve.cache.max_rows=0"
+            )
+        return judgment
+
+
 async def offer_unfit(judge: RemoteJudge, attacks: Iterable[Attack]) -> dict[str, Judgment]:
     """Send what our own schema refuses to a service, and return the judgments of those that it takes all the same.
 

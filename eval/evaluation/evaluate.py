@@ -1,7 +1,7 @@
 """All figures of one pack."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from eval.evaluation.budgets import budgets
 from eval.evaluation.conduct import agreement, conduct, cost, failures
 from eval.evaluation.examples import examples
 from eval.evaluation.paired import verification_differences
-from eval.evaluation.scorers import Scorer, baselines, judge_vote
+from eval.evaluation.scorers import Scorer, baselines, calibrated, judge_vote
 from eval.evaluation.selection import selection_table, votes
 from eval.evaluation.verification import curves, verification
 from eval.evidence import Key
@@ -34,13 +34,16 @@ class Judged:
     missing_passages: Sequence[Key] | None = None  # those that are not in the index; None: not checked
 
 
-def evaluate(name: str, cases: Sequence[LabelledCase], judged: Sequence[Judged] = ()) -> PackReport:
+def evaluate(
+    name: str, cases: Sequence[LabelledCase], judged: Sequence[Judged] = (), fitted_on: Collection[str] = ()
+) -> PackReport:
     """Measure the judges on the pack, with the baselines beside them.
 
     Args:
         name: of the pack.
         cases: its traces.
         judged: by the judge first, then by its variants; nothing for what traces are worth without a judge.
+        fitted_on: digests of the questions that the judge's calibration was fitted on, which would flatter it.
 
     Raises:
         ValueError: there are no traces, or judgments that are not of them.
@@ -58,6 +61,12 @@ def evaluate(name: str, cases: Sequence[LabelledCase], judged: Sequence[Judged] 
     if len(by_seed) > 1:
         judges.insert(1, judge_vote(by_seed))
     scorers = [*judges, *baselines(plain, [labelled.case.trace.render() for labelled in cases])]
+    remade = [
+        calibrated(one.scorer, cases, one.judgments, fitted_on)
+        for one in judged
+        if one.seed is None or one is judged[0]
+    ]
+    calibrations = [scorer for scorer in remade if scorer is not None]
     groups = generators(plain)
     return PackReport(
         name=name,
@@ -66,7 +75,7 @@ def evaluate(name: str, cases: Sequence[LabelledCase], judged: Sequence[Judged] 
         verification=[
             verification(plain.take(rows), group, scorer.take(rows))
             for group, rows in groups.items()
-            for scorer in scorers
+            for scorer in [*scorers, *calibrations]
         ],
         paired=[
             Paired(first=judges[0].name, second=other.name, rows=verification_differences(plain, judges[0], other))
@@ -78,7 +87,7 @@ def evaluate(name: str, cases: Sequence[LabelledCase], judged: Sequence[Judged] 
             for group, rows in groups.items()
             for row in selection_table(plain.take(rows), group, [scorer.take(rows) for scorer in scorers])
         ],
-        curves=[drawn for scorer in scorers if (drawn := curves(plain, scorer)) is not None],
+        curves=[drawn for scorer in [*scorers, *calibrations] if (drawn := curves(plain, scorer)) is not None],
         budgets=budgets(plain, judges[:1]),
         conduct=[conduct(one.scorer, one.judgments, len(cases), one.missing_passages) for one in judged],
         cost=[paid for one in judged if (paid := cost(one.scorer, one.judgments, one.seconds)) is not None],

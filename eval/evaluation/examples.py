@@ -65,6 +65,7 @@ def _example(kind: str, labelled: LabelledCase, judgment: Judgment) -> Example:
         detail=judgment.detail,
         verdict=judgment.verdict,
         p=judgment.p_correct,
+        p_calibrated=judgment.p_calibrated,
     )
 
 

@@ -1,6 +1,6 @@
-"""Who has an opinion about the traces: the judge, its votes over seeds, the judge without search, the baselines."""
+"""Who has an opinion about the traces: the judge, its votes over seeds, its calibrated p, the judge without search, baselines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,7 +8,10 @@ import numpy as np
 from eval.baselines import BASELINES, verdicts
 from eval.columns import NOT_JUDGED, Columns
 from eval.metrics import Floats, Labels
+from verifier.calibration import question_digest
+from verifier.packs import LabelledCase
 from verifier.selection import combine_judgments
+from verifier.types import Judgment
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,7 @@ class Scorer:
     p: Floats  # float64 [N] in 0 … 1; NaN: none
     verdicts: Labels  # int64 [N]; -1: none
     is_judge: bool  # else a baseline, whose p is an order more than a probability
+    is_calibrated: bool = False  # its p is another scorer's in the same order: only what it means is new
 
     def take(self, rows: Labels) -> "Scorer":
         """Its opinion on some of the traces."""
@@ -36,6 +40,31 @@ def judge_vote(by_seed: Mapping[int, Columns]) -> Scorer:
         if mean is not None and verdict is not None:
             p[row], decided[row] = mean, verdict
     return Scorer(f"vote of {len(by_seed)} seeds", p, decided, is_judge=True)
+
+
+def calibrated(
+    name: str, cases: Sequence[LabelledCase], judgments: Iterable[Judgment], fitted_on: Collection[str] = ()
+) -> Scorer | None:
+    """What a judge's calibration makes of its p, on questions that it was not fitted on; None if there is no such judgment.
+
+    Args:
+        name: of the judge.
+        cases: all traces of the pack.
+        judgments: of the judge.
+        fitted_on: digests of the questions that the calibration was fitted on.
+    """
+    known = frozenset(fitted_on)
+    said = {
+        one.id: (one.p_calibrated, one.verdict)
+        for one in judgments
+        if one.p_calibrated is not None and one.verdict is not None
+    }
+    p, decided = np.full(len(cases), np.nan), np.full(len(cases), NOT_JUDGED, dtype=np.int64)
+    for row, labelled in enumerate(cases):
+        one = said.get(labelled.case.id)
+        if one is not None and question_digest(labelled.case.question) not in known:
+            p[row], decided[row] = one
+    return None if np.isnan(p).all() else Scorer(f"{name}, calibrated", p, decided, is_judge=True, is_calibrated=True)
 
 
 def baselines(columns: Columns, texts: Sequence[str]) -> list[Scorer]:

@@ -33,18 +33,17 @@ _POINTS = 201  # of a curve: more than can be seen
 
 
 def verification(columns: Columns, generator: str, scorer: Scorer) -> Verification:
-    """All metrics over the traces that are judged and labelled. Of baselines, those of calibration are left out."""
+    """All metrics over the traces that are judged and labelled.
+
+    Of baselines, those of calibration are left out; of calibrated p, all others, which are those of the judge.
+    """
     rows = _measurable(columns, scorer)
     labels, p, questions = columns.labels[rows], scorer.p[rows], [columns.questions[int(row)] for row in rows]
     verdicts = scorer.verdicts[rows].astype(np.float64)
-    figures = {
-        **{name: clustered_bootstrap(metric, labels, verdicts, questions) for name, metric in _OF_VERDICTS.items()},
-        **{name: clustered_bootstrap(metric, labels, p, questions) for name, metric in _OF_ORDER.items()},
-    }
-    if scorer.is_judge:
-        figures |= {
-            name: clustered_bootstrap(metric, labels, p, questions) for name, metric in _OF_PROBABILITIES.items()
-        }
+    todo = [] if scorer.is_calibrated else [(name, metric, verdicts) for name, metric in _OF_VERDICTS.items()]
+    todo += [] if scorer.is_calibrated else [(name, metric, p) for name, metric in _OF_ORDER.items()]
+    todo += [(name, metric, p) for name, metric in _OF_PROBABILITIES.items()] if scorer.is_judge else []
+    figures = {name: clustered_bootstrap(metric, labels, of, questions) for name, metric, of in todo}
     return Verification(
         scorer=scorer.name,
         generator=generator,
@@ -55,7 +54,10 @@ def verification(columns: Columns, generator: str, scorer: Scorer) -> Verificati
 
 
 def curves(columns: Columns, scorer: Scorer) -> ScorerCurves | None:
-    """What the diagrams show; None where there are not both right and wrong traces."""
+    """What the diagrams show; None where there are not both right and wrong traces.
+
+    Curves that only the order decides are left out of calibrated p: they are those of the judge.
+    """
     rows = _measurable(columns, scorer)
     labels, p = columns.labels[rows], scorer.p[rows]
     if not len(rows) or labels.min() == labels.max():
@@ -64,8 +66,8 @@ def curves(columns: Columns, scorer: Scorer) -> ScorerCurves | None:
     right, wrong = (np.histogram(p[labels == label], bins=_BARS, range=(0, 1))[0].tolist() for label in (1, 0))
     return ScorerCurves(
         scorer=scorer.name,
-        roc=_curve(roc.false_positive_rate, roc.true_positive_rate),
-        risk_coverage=_curve(risk.coverage, 1 - risk.accuracy),
+        roc=None if scorer.is_calibrated else _curve(roc.false_positive_rate, roc.true_positive_rate),
+        risk_coverage=None if scorer.is_calibrated else _curve(risk.coverage, 1 - risk.accuracy),
         reliability=[
             Bin(p=round(one.mean_score, 6), right=round(one.share_right, 6), count=one.count)
             for one in (reliability_curve(labels, p) if scorer.is_judge else [])

@@ -14,22 +14,23 @@ from eval.metrics.calibration_error import (
     reliability_curve,
 )
 from eval.metrics.discrimination import Roc, accuracy, auprc, auroc, balanced_accuracy, roc_curve
+from eval.metrics.draws import Estimate
 from eval.metrics.intervals import (
     Difference,
-    Estimate,
     Resampled,
     bootstrap,
     clustered_bootstrap,
     paired_difference,
     resample,
 )
-from eval.metrics.metric import Floats, Labels, Metric
+from eval.metrics.metric import Distance, Floats, Labels, Metric
 from eval.metrics.risk_coverage import Abstention, RiskCoverage, abstention, aurc, risk_coverage
 from eval.metrics.smooth_ece import smooth_ece
 
 __all__ = [
     "Abstention",
     "Difference",
+    "Distance",
     "Estimate",
     "Floats",
     "Labels",

@@ -4,12 +4,13 @@ Expected calibration errors in bins are known everywhere and depend on their bin
 perfect judge as well. `eval.metrics.smooth_ece` has no bins.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from eval.metrics.metric import Floats, Labels, Metric, check, share, weighted_mean
+from eval.metrics.metric import Distance, Floats, Labels, Metric, Weighted, check, weighted_mean
 
 BINS = 15
 _SMALLEST = float(
@@ -30,21 +31,6 @@ def log_loss(labels: Labels, scores: Floats, weights: Floats) -> Floats:
     return weighted_mean(-np.log(np.where(labels == 1, p, 1 - p)), weights)
 
 
-@partial(Metric, inflated=True)
-def ece(labels: Labels, scores: Floats, weights: Floats) -> Floats:
-    """Expected calibration error: |mean outcome - mean probability| in 15 bins of equal width, averaged by their traces."""
-    return _binned_error(labels, scores, weights, equal_width_bins(scores))
-
-
-@partial(Metric, inflated=True)
-def ece_equal_mass(labels: Labels, scores: Floats, weights: Floats) -> Floats:
-    """Expected calibration error in 15 bins with about the same number of traces.
-
-    Bins are made from the scores as they are, whatever the weights: draws of a bootstrap share them.
-    """
-    return _binned_error(labels, scores, weights, equal_mass_bins(scores))
-
-
 def equal_width_bins(scores: Floats) -> Labels:
     """The bin [N] of each probability: [0, 1/15), [1/15, 2/15), …, the last one with 1."""
     return np.minimum((scores * BINS).astype(np.int64), BINS - 1)
@@ -54,6 +40,37 @@ def equal_mass_bins(scores: Floats) -> Labels:
     """The bin [N] of each score; equal scores share one, so that some bins may stay empty."""
     edges = np.quantile(scores, np.arange(1, BINS) / BINS)
     return np.searchsorted(edges, scores, side="right").astype(np.int64)
+
+
+def _excess_in(bins: Callable[[Floats], Labels]) -> Weighted:
+    """Weighted sums [S, 15] of outcome - probability in each bin."""
+
+    def excess(labels: Labels, scores: Floats, weights: Floats) -> Floats:
+        excess_NB = np.zeros((len(labels), BINS))
+        excess_NB[np.arange(len(labels)), bins(scores)] = labels - scores
+        return weights @ excess_NB
+
+    return excess
+
+
+@partial(Distance, excess=_excess_in(equal_width_bins))
+def ece(excess_SB: Floats) -> Floats:
+    """Expected calibration error: |mean outcome - mean probability| in 15 bins of equal width, averaged by their traces."""
+    return _sum_of_sizes(excess_SB)
+
+
+@partial(Distance, excess=_excess_in(equal_mass_bins))
+def ece_equal_mass(excess_SB: Floats) -> Floats:
+    """Expected calibration error in 15 bins with about the same number of traces.
+
+    Bins are made from the scores as they are, whatever the weights: draws of a bootstrap share them.
+    """
+    return _sum_of_sizes(excess_SB)
+
+
+def _sum_of_sizes(excess_SB: Floats) -> Floats:
+    sums: Floats = np.abs(excess_SB).sum(axis=1)
+    return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +102,3 @@ def reliability_curve(labels: Labels, scores: Floats, *, equal_mass: bool = Fals
             ReliabilityBin(float(said.min()), float(said.max()), len(said), float(said.mean()), float(true.mean()))
         )
     return curve
-
-
-def _binned_error(labels: Labels, scores: Floats, weights: Floats, bins: Labels) -> Floats:
-    excess_NB = np.zeros((len(labels), BINS))
-    excess_NB[np.arange(len(labels)), bins] = labels - scores
-    return share(np.abs(weights @ excess_NB).sum(axis=1), weights.sum(axis=1))

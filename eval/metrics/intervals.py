@@ -7,11 +7,10 @@ they hold the truth:
 - `percentile`: quantiles of the draws; for differences;
 - `bca`: quantiles that are corrected for bias and skewness (Efron 1987), the acceleration from a jackknife over blocks of
   questions; for single metrics;
-- `pivotal`: quantiles mirrored at the value; for what resampling inflates (`Metric.inflated`), where draws lie above the value
-  as the value lies above the truth.
+- `pivotal`: quantiles mirrored at the value; for differences of distances (`Distance`), where draws lie above the value as the
+  value lies above the truth.
 
-Few questions vary more than their draws show, so all quantiles are moved outwards as Student's t is wider than a normal
-(Hesterberg 2015, "expanded percentile").
+A distance by itself has an interval of its own: `eval.metrics.distances`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,26 +20,16 @@ from typing import Literal
 
 import numpy as np
 
-from eval.metrics.metric import Floats, Labels, Metric, check
+from eval.metrics.distances import distance_interval
+from eval.metrics.draws import SAMPLES, Estimate, at_once, narrowed, normal_reach, question_draws
+from eval.metrics.metric import Distance, Floats, Labels, Metric, check
 
 Method = Literal["percentile", "bca", "pivotal"]
 Statistic = Callable[[Floats], Floats]  # weights [S, N] to values [S]
 
-SAMPLES = 1000
 _NORMAL = NormalDist()
-_LEVEL = 0.95
-_AT_ONCE = 1_000_000  # weights in memory at once
 _BLOCKS = 200  # of questions in the jackknife
 _SAME = 1e-12  # values closer than this are equal: sums over differently weighted rows differ in their last bits
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +39,7 @@ class Difference:
     first: float
     second: float
     difference: Estimate  # first - second
-    p_value: float  # two-sided, of no difference; NaN for inflated metrics, whose tests would find too much
+    p_value: float  # two-sided, of no difference; NaN for distances, whose tests would find too much
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +56,7 @@ class Resampled:
         if not self._sayable:
             return Estimate(self.value, float("nan"), float("nan"))
         bias, acceleration = self._shape(method)
-        reach = _widened(_NORMAL.inv_cdf((1 + _LEVEL) / 2), self.questions)
+        reach = normal_reach(self.questions)
         shares = [_NORMAL.cdf(_corrected(z, bias, acceleration)) for z in (-reach, reach)]
         low, high = np.quantile(self.draws, shares)
         if method == "pivotal":
@@ -82,7 +71,7 @@ class Resampled:
         if not self._sayable:
             return float("nan")
         z = _NORMAL.inv_cdf(_share_below(self.draws, 0.0))
-        return 2 * _NORMAL.cdf(-_narrowed(abs(z), self.questions))
+        return 2 * _NORMAL.cdf(-narrowed(abs(z), self.questions))
 
     @property
     def _sayable(self) -> bool:
@@ -104,8 +93,7 @@ def clustered_bootstrap(
 ) -> Estimate:  # fmt: skip
     """A metric with its 95 % interval.
 
-    Draws in which the metric is undefined are left out. The interval of an inflated metric begins at 0 at the earliest and holds
-    the value, be it as its upper end.
+    Draws in which the metric is undefined are left out.
 
     Args:
         metric: one of `eval.metrics`, or any function of labels and scores, which takes longer.
@@ -119,12 +107,10 @@ def clustered_bootstrap(
         ValueError: labels other than 0 and 1, or scores that are NaN.
     """
     check(labels, scores)
+    if isinstance(metric, Distance):
+        return distance_interval(metric, labels, scores, clusters, samples=samples, seed=seed)
     weighted = metric.weighted if isinstance(metric, Metric) else _repeating(metric)
-    resampled = resample(lambda w: weighted(labels, scores, w), clusters, samples=samples, seed=seed)
-    if not (isinstance(metric, Metric) and metric.inflated):
-        return resampled.interval()
-    found = resampled.interval("pivotal")
-    return Estimate(found.value, min(max(found.low, 0.0), found.value), max(found.high, found.value))
+    return resample(lambda w: weighted(labels, scores, w), clusters, samples=samples, seed=seed).interval()
 
 
 def bootstrap(statistic: Statistic, clusters: Sequence[str], *, samples: int = SAMPLES, seed: int = 0) -> Estimate:
@@ -150,8 +136,9 @@ def paired_difference(
         return metric.weighted(labels, first, weights) - metric.weighted(labels, second, weights)
 
     resampled = resample(difference, clusters, samples=samples, seed=seed)
-    found = resampled.interval("pivotal" if metric.inflated else "percentile")
-    p_value = float("nan") if metric.inflated else resampled.p_value()
+    is_distance = isinstance(metric, Distance)
+    found = resampled.interval("pivotal" if is_distance else "percentile")
+    p_value = float("nan") if is_distance else resampled.p_value()
     return Difference(metric(labels, first), metric(labels, second), found, p_value)
 
 
@@ -163,26 +150,14 @@ def resample(statistic: Statistic, clusters: Sequence[str], *, samples: int = SA
     value = float(statistic(np.ones((1, len(group))))[0])
     if len(names) == 1:  # nothing to draw among, and nothing is left without it
         return Resampled(value, np.empty(0), np.empty(0), 1)
-    random = np.random.default_rng(seed)
-    at_once = max(1, _AT_ONCE // len(group))
-    draws = []
-    for start in range(0, samples, at_once):
-        drawn = random.integers(len(names), size=(min(at_once, samples - start), len(names)))
-        draws.append(statistic(_counts(drawn, len(names))[:, group]))
+    draws = [statistic(weights) for weights in question_draws(group, samples, seed)]
     blocks = min(len(names), _BLOCKS)
-    block = (group % blocks)[np.newaxis]
+    block, several = (group % blocks)[np.newaxis], at_once(len(group))
     left_out = []
-    for start in range(0, blocks, at_once):
-        numbers = np.arange(start, min(start + at_once, blocks))[:, np.newaxis]
+    for start in range(0, blocks, several):
+        numbers = np.arange(start, min(start + several, blocks))[:, np.newaxis]
         left_out.append(statistic((block != numbers).astype(np.float64)))
     return Resampled(value, _defined(draws), _defined(left_out), len(names))
-
-
-def _counts(drawn: Labels, questions: int) -> Floats:
-    """How often each question was drawn, [S, Q]."""
-    flat = drawn + np.arange(len(drawn))[:, np.newaxis] * questions
-    counts = np.bincount(flat.ravel(), minlength=len(drawn) * questions)
-    return counts.reshape(len(drawn), questions).astype(np.float64)
 
 
 def _defined(parts: list[Floats]) -> Floats:
@@ -210,24 +185,3 @@ def _share_below(draws: Floats, value: float) -> float:
 def _corrected(z: float, bias: float, acceleration: float) -> float:
     """Where among the draws a normal quantile lies (Efron 1987, equation 6.8)."""
     return bias + (bias + z) / max(1 - acceleration * (bias + z), _SAME)
-
-
-def _widened(z: float, questions: int) -> float:
-    """The normal quantile to look for instead of `z`: sqrt(n / (n - 1)) t, with Student's t by Cornish-Fisher's expansion."""
-    freedom = questions - 1
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    t = z + sum(term / freedom**power for power, term in enumerate(terms, start=1))
-    return float(np.sqrt(questions / freedom) * t)
-
-
-def _narrowed(z: float, questions: int) -> float:
-    """The inverse of `_widened`, for z from 0 on, by halving."""
-    low, high = 0.0, z
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _widened(middle, questions) < z else (low, middle)
-    return (low + high) / 2

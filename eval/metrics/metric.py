@@ -13,21 +13,15 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Weighted = Callable[[Labels, Floats, Floats], Floats]
+Size = Callable[[Floats], Floats]
 
 
 class Metric:
     """A metric: `metric(labels, scores)` is its value. Decorates a function over labels [N], scores [N] and weights [S, N]."""
 
-    def __init__(self, weighted: Weighted, *, inflated: bool = False) -> None:
-        """Take a function that gives a value for each of S weightings, NaN where it is undefined.
-
-        Args:
-            weighted: the function.
-            inflated: chance deviations add to it and never cancel, as in all distances from 0. It is too high on average, and
-                in bootstrap draws, which add their own chance, higher still.
-        """
+    def __init__(self, weighted: Weighted) -> None:
+        """Take a function that gives a value for each of S weightings, NaN where it is undefined."""
         self.weighted = weighted
-        self.inflated = inflated
         update_wrapper(self, weighted)
 
     def __call__(self, labels: Labels, scores: Floats, weights: Floats | None = None) -> float:
@@ -46,6 +40,34 @@ class Metric:
             return float("nan")
         weights = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=np.float64)
         return float(self.weighted(labels, scores, weights[np.newaxis])[0])
+
+
+class Distance(Metric):
+    """How far a vector of means is from 0, such as a calibration error. Decorates a function of vectors [S, C].
+
+    Chance deviations add to it and never cancel: it is too high on average, and in bootstrap draws, which add their own chance,
+    higher still. `eval.metrics.distances` has intervals for it.
+    """
+
+    def __init__(self, size: Size, *, excess: Weighted) -> None:
+        """Take what makes the vector and what measures it.
+
+        Args:
+            size: distances [S] from 0 of vectors [S, C].
+            excess: weighted sums [S, C] over the traces; over their weight they are the vector.
+        """
+        super().__init__(self._weighted)
+        self.size = size
+        self.excess = excess
+        update_wrapper(self, size)
+
+    def means(self, labels: Labels, scores: Floats, weights: Floats) -> Floats:
+        """The vectors [S, C]; NaN without weight."""
+        return share(self.excess(labels, scores, weights), weights.sum(axis=1, keepdims=True))
+
+    def _weighted(self, labels: Labels, scores: Floats, weights: Floats) -> Floats:
+        distances = self.size(np.nan_to_num(self.means(labels, scores, weights)))
+        return np.where(weights.sum(axis=1) > 0, distances, np.nan)
 
 
 def check(labels: Labels, scores: Floats) -> None:

@@ -138,13 +138,15 @@ def _reliability(axes: Any, curves: Iterable[ScorerCurves]) -> None:
 def _roc(axes: Any, curves: Iterable[ScorerCurves]) -> None:
     _diagonal(axes)
     for one, colour in zip(curves, cycle(SERIES), strict=False):
-        axes.plot(one.roc.x, one.roc.y, label=one.scorer, color=colour)
+        if one.roc is not None:
+            axes.plot(one.roc.x, one.roc.y, label=one.scorer, color=colour)
     _unit_square(axes, "wrong traces passed", "right traces passed")
 
 
 def _risk(axes: Any, curves: Iterable[ScorerCurves]) -> None:
     for one, colour in zip(curves, cycle(SERIES), strict=False):
-        axes.plot(one.risk_coverage.x, one.risk_coverage.y, label=one.scorer, color=colour)
+        if one.risk_coverage is not None:
+            axes.plot(one.risk_coverage.x, one.risk_coverage.y, label=one.scorer, color=colour)
     axes.set_xlim(0, 1)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("coverage: share of traces with a verdict")

@@ -84,8 +84,8 @@ class ScorerCurves(_Part):
     """What the diagrams of one scorer show."""
 
     scorer: str
-    roc: Curve
-    risk_coverage: Curve
+    roc: Annotated[Curve | None, Field(description="Null for calibrated p, whose order is the judge's.")]
+    risk_coverage: Curve | None
     reliability: Annotated[list[Bin], Field(description="Of judges; empty for a baseline, whose p is an order.")]
     histogram_right: Annotated[list[int], Field(description="Right traces by p, in equal ranges from 0 to 1.")]
     histogram_wrong: list[int]
@@ -235,6 +235,7 @@ class Example(_Part):
     detail: str
     verdict: int | None
     p: float | None
+    p_calibrated: float | None
 
 
 class PackReport(_Part):

@@ -84,6 +84,8 @@ def verification(pack: PackReport) -> list[Table]:
     """How well each scorer tells right traces from wrong ones, a table a generator."""
     names = tuple(dict.fromkeys(name for row in pack.verification for name in row.figures))
     note = f"Traces: judged and with a label. {INTERVALS}"
+    if any(row.scorer.endswith(", calibrated") for row in pack.verification):
+        note += " Calibrated: p after the judge's calibration, on questions that it was not fitted on."
     found = []
     for title, of in _by_generator("Verification", pack.verification):
         rows = [

@@ -1,8 +1,9 @@
-"""The files of a report: `report.json`, and what is drawn from it."""
+"""The files of a report: `report.json`, and what is drawn from it. Each is whole or what it was before, whenever it is read."""
 
 import re
 from pathlib import Path
 
+from configs.durable import write_whole
 from eval.report import figures, markdown, page, palette
 from eval.report.schema import Report
 
@@ -28,7 +29,7 @@ def write_report(folder: Path, report: Report) -> list[Path]:
         **svgs,
     }
     for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     return list(texts)
 
 

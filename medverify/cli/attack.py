@@ -2,16 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from configs.settings import Settings
+from eval.report.table import Cell, Table
 from medverify.cli.common import (
     NOT_JUDGED,
     OK,
@@ -22,12 +20,10 @@ from medverify.cli.common import (
     fail,
     mended_by_user,
     out,
-    quiet_libraries,
     settings_from,
-    waiting,
 )
 from medverify.cli.flags import refuse_judge_settings, refuse_unread
-from medverify.cli.progress import counted_progress
+from medverify.cli.grid import show
 from medverify.cli.render import plain
 from verifier.examples import example_cases
 from verifier.packs import LabelledCase, PackError, read_pack
@@ -36,11 +32,10 @@ from verifier.types import Judgment
 if TYPE_CHECKING:
     from eval.attack.attack import Attack, Base, Family
     from eval.attack.report import AttackReport
-    from eval.attack.target import AttackedJudge, AttackJournal
     from verifier.prompt import Prompt
-    from verifier.remote import RemoteJudge
 
 _AT_A_URL = 16  # cases in flight
+_LAST_PORT = 65_535
 #: Whether the reasoning of a demo case is right, and the options that it ends with and that are right.
 _DEMO: dict[str, tuple[Literal[0, 1], str, str]] = {
     "right": (1, "B", "B"),
@@ -62,6 +57,14 @@ def attack(
     ] = 20,
     url: Annotated[
         str | None, typer.Option(help="Attack the judge of a running `medverify serve` instead of one in this process.")
+    ] = None,
+    poison_at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="With --url: serve the index of the settings there, for the judge to search in, so that passages can be "
+            "poisoned. Start the judge with --set retrieval.index=http://HOST:PORT --set serve.cache.max_rows=0.",
+        ),
     ] = None,
     families: Annotated[
         str,
@@ -97,7 +100,7 @@ def attack(
     """Try to fool the judge, and count how often it was fooled.
 
     Labelled traces are judged as they are, then with attacks on them: forged verdicts, orders, flattery, padding and more, and
-    traces that must never pass. The same seed writes the same attacks. At a URL, passages cannot be poisoned.
+    traces that must never pass. The same seed writes the same attacks. At a URL, passages are poisoned with --poison-at only.
 
     Exit code: 0 all judged or refused; 1 some not judged, or foreign text gave a verdict or was live; 2 bad input.
     """
@@ -108,12 +111,15 @@ def attack(
     if url is not None:
         refuse_judge_settings(context, overrides, ("judge.sampling.seed", "judge.limits.deadline_s"))
     settings = settings_from(config, overrides, model).settings
+    place = _place(poison_at, url)
     with mended_by_user():
         from eval.attack.folder import write_report
         from eval.attack.report import measure
 
-        attacks, not_run = _written(pack, questions, families, variants, seed, in_process=url is None)
-    judgments, prompt = _judged(settings, attacks, url, together, output, retry_failed=retry_failed)
+        attacks, not_run = _written(
+            pack, questions, families, variants, seed, can_poison=url is None or place is not None
+        )
+    judgments, prompt = _judged(settings, attacks, url, place, together, output, retry_failed=retry_failed)
     report = measure(attacks, judgments, prompt, not_run)
     if output:
         write_report(output, report)
@@ -127,7 +133,7 @@ def attack(
 
 
 def _written(
-    pack: Path | None, questions: int, families: str, variants: int, seed: int, *, in_process: bool
+    pack: Path | None, questions: int, families: str, variants: int, seed: int, *, can_poison: bool
 ) -> "tuple[list[Attack], dict[str, str]]":
     from eval.attack.families import UnknownFamilyError, chosen
     from eval.attack.suite import make_attacks
@@ -136,9 +142,9 @@ def _written(
         wanted = chosen(families)
     except UnknownFamilyError as error:
         fail(error)
-    possible: list[Family] = [family for family in wanted if in_process or not family.in_process]
+    possible: list[Family] = [family for family in wanted if can_poison or not family.poisons]
     not_run = {
-        family.name: "a service keeps its retriever to itself; attack a judge in this process for it"
+        family.name: "a service searches where it likes; see --poison-at, or attack a judge in this process"
         for family in wanted
         if family not in possible
     }
@@ -171,6 +177,7 @@ def _judged(
     settings: Settings,
     attacks: "list[Attack]",
     url: str | None,
+    place: tuple[str, int] | None,
     together: int | None,
     output: Path | None,
     *,
@@ -178,81 +185,50 @@ def _judged(
 ) -> "tuple[list[Judgment], Prompt]":
     from configs.appended import OutputError
     from eval.attack.folder import prepare
-    from eval.attack.target import AttackJournal
+    from eval.attack.target import AttackJournal, NotPoisonedError
+    from medverify.cli.attack_judging import Attempt, at_url, in_process
+    from verifier.prompt import load_prompt
 
     with ExitStack() as stack:
         try:
             journal = stack.enter_context(AttackJournal(prepare(output, attacks))) if output else None
         except (OutputError, OSError) as error:
             fail(error)
-        with mended_by_user(), waiting("starting") as status:
-            judge, prompt = _target(settings, attacks, url, together, status.update)
+        how = Attempt(attacks, journal, retry_failed)
         try:
             with mended_by_user():
-                return asyncio.run(_judge_all(judge, attacks, journal, retry_failed=retry_failed)), prompt
-        except OutputError as error:
+                if url is None:
+                    return in_process(settings, how, together)
+                return asyncio.run(at_url(settings, how, url, place, together or _AT_A_URL)), load_prompt("judge")
+        except (NotPoisonedError, OSError, OutputError) as error:
             fail(error)
 
 
-def _target(
-    settings: Settings, attacks: "list[Attack]", url: str | None, together: int | None, report: Callable[[str], None]
-) -> "tuple[AttackedJudge | RemoteJudge, Prompt]":
-    """What is attacked, and the prompt that it puts attacks into; at a URL the shipped one stands for it."""
-    if url:
-        from verifier.prompt import load_prompt
-        from verifier.remote import RemoteJudge
-
-        how = settings.judge
-        deadline_s, concurrency = how.limits.deadline_s, together or _AT_A_URL
-        remote = RemoteJudge.connect(url, seed=how.sampling.seed, deadline_s=deadline_s, concurrency=concurrency)
-        return remote, load_prompt("judge")
-    quiet_libraries()
-    from eval.attack.target import AttackedJudge
-    from medverify.assemble import load_judge
-
-    judge = load_judge(settings, report, reproducible=True)
-    return AttackedJudge(judge, attacks, together), judge.prompt
-
-
-async def _judge_all(
-    judge: "AttackedJudge | RemoteJudge",
-    attacks: "list[Attack]",
-    journal: "AttackJournal | None",
-    *,
-    retry_failed: bool,
-) -> list[Judgment]:
-    from eval.attack.target import AttackedJudge, offer_unfit
-    from eval.run import judge_waves
-
-    cases = [case for attack in attacks if (case := attack.case()) is not None]
-    judgments = journal.resume(judge, cases, retry_failed=retry_failed) if journal else []
-    if isinstance(judge, AttackedJudge):
-        await judge.warm_up()
-    with counted_progress() as progress:
-        task = progress.add_task("attacking", total=len(cases), completed=len(judgments))
-        async for wave in judge_waves(judge, cases, len(judgments)):
-            if journal:
-                journal.append(wave)
-            judgments += wave
-            progress.update(task, completed=len(judgments))
-    if not isinstance(judge, AttackedJudge):
-        judgments += (await offer_unfit(judge, attacks)).values()
-    await judge.aclose()
-    return judgments
+def _place(poison_at: str | None, url: str | None) -> tuple[str, int] | None:
+    """Host and port of the poisoned index."""
+    if poison_at is None:
+        return None
+    host, colon, port = poison_at.rpartition(":")
+    if url is None:
+        fail("--poison-at is for a judge at a --url; one in this process is poisoned without it")
+    if not colon or not host or not port.isdecimal() or int(port) > _LAST_PORT:
+        fail(f"--poison-at: expected HOST:PORT, such as 127.0.0.1:8082, found {poison_at!r}")
+    return host, int(port)
 
 
 def _show(report: "AttackReport") -> None:
     from eval.attack.markdown import COLUMNS, notes, rows
 
-    table = Table(header_style="bold")
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "family" else "right")
-    for cells in rows(report):
-        table.add_row(*map(escape, cells))
-    out.print(table)
+    show(Table("", COLUMNS, [tuple(map(_cell, cells)) for cells in rows(report)], len(COLUMNS) - 1), out)
     for note in notes(report):
         out.print(f"- {note}", highlight=False, markup=False)
     for shift in report.worst[:3]:
         moved = f"{shift.clean_p:.3f} → {shift.p:.3f}, expected {shift.expected}"
         out.print(f"\n{shift.id}: p(1) {moved}", highlight=False, markup=False)
         out.print(plain(shift.text), highlight=False, markup=False, style="dim")
+
+
+def _cell(text: str) -> Cell:
+    """The interval of a rate or mean by itself."""
+    value, bracket, interval = text.partition("[")
+    return Cell(value.strip(), bracket + interval)

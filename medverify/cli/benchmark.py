@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from eval.benchmarks.catalogue import BENCHMARKS, Benchmark
 from eval.benchmarks.fetch import fetch as fetch_pack
@@ -24,10 +25,14 @@ _SHOWN = 20  # pairs of an overlap; --json gives all
 
 def list_benchmarks() -> None:
     """List the benchmarks that `fetch` knows, with rows, licence and place."""
-    table = Table("name", "what", "rows", "licence", "on the hub", header_style="bold")
+    table = Table(header_style="bold")
+    for name in ("name", "rows", "licence"):
+        table.add_column(name, justify="right" if name == "rows" else "left", no_wrap=True)
+    table.add_column("what, and its place on the hub", overflow="fold")
     for benchmark in BENCHMARKS.values():
         place = f"{benchmark.repository}@{benchmark.revision[:12] if benchmark.revision else '(give a commit)'}"
-        table.add_row(benchmark.name, benchmark.what, f"{benchmark.rows:,}", benchmark.licence, place)
+        about = Text.assemble(benchmark.what, "\n", (place, "dim"))
+        table.add_row(benchmark.name, f"{benchmark.rows:,}", benchmark.licence, about)
     out.print(table)
 
 

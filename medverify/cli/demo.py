@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.panel import Panel
 
 from configs.catalogue import Entry, load_catalogue
+from configs.durable import write_whole
 from medverify.cli.common import (
     NOT_JUDGED,
     ConfigOption,
@@ -84,4 +85,4 @@ def _save(shown: Panel, path: Path) -> None:
     console = Console(record=True, width=100, file=io.StringIO())
     console.print(shown)
     drawing = console.export_svg(title="medverify demo")
-    path.write_text(_FONT_FACE.sub("", drawing), encoding="utf-8")
+    write_whole(path, _FONT_FACE.sub("", drawing))

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table as Grid
 
 from medverify.cli.common import (
     NOT_JUDGED,
@@ -21,12 +19,11 @@ from medverify.cli.common import (
     settings_from,
 )
 from medverify.cli.flags import THERE, refuse_all_but, refuse_judge_settings, refuse_unread
-from medverify.cli.render import plain
+from medverify.cli.grid import show
 
 if TYPE_CHECKING:
     from configs.settings import Settings
     from eval.report.schema import Report
-    from eval.report.table import Table
     from medverify.cli.evaluate_judging import Service
     from verifier.packs import LabelledCase
 
@@ -72,8 +69,9 @@ def evaluate(
     """Judge packs and report on the judge: verification, selection, calibration, searches, cost, baselines beside it.
 
     The folder gets every judgment, report.html, report.md, report.json and figures. It can be killed at any moment and goes on
-    with the same command. With `--url` a running `medverify serve` judges; where it wants a key, set MEDVERIFY_API_KEY.
-    `--rescore` needs neither model nor index; `--compare` puts two runs side by side.
+    with the same command; other packs, more seeds and `--without-search` join what is there. With `--url` a running `medverify
+    serve` judges; where it wants a key, set MEDVERIFY_API_KEY. `--rescore` needs neither model nor index; `--compare` puts two
+    runs side by side.
 
     Exit code: 0 all judged; 1 some could not be judged (they are listed); 2 bad input.
     """
@@ -183,7 +181,10 @@ def _without_judge(
     from eval.evaluation.evaluate import evaluate as measure
     from eval.report.schema import Report
     from eval.report.write import write_report
+    from eval.runfolder import RunFolder
 
+    if output is not None and RunFolder(output).has_judgments():
+        fail(f"{output} holds the report of a judge. Name another folder with -o, or make it again with --rescore")
     cases = _read(packs, traces, questions, sample_seed)
     with mended_by_user():
         report = Report(judge=None, packs=[measure(name, found) for name, found in cases.items()])
@@ -225,7 +226,7 @@ def _compare(runs: tuple[Path, Path], output: Path | None) -> None:
     except (OSError, PackError, ValueError) as error:
         fail(error)
     for table in comparison(found):
-        out.print(_grid(table))
+        show(table, out)
 
 
 def _show(report: "Report") -> None:
@@ -237,14 +238,4 @@ def _show(report: "Report") -> None:
         shown += [tables.votes(pack), *tables.verification(pack)[:1], tables.failures(pack.failures, 10)]
     for table in shown:
         if table is not None:
-            out.print(_grid(table))
-
-
-def _grid(table: "Table") -> Grid:
-    grid = Grid(title=escape(table.title), caption=escape(plain(table.note)), header_style="bold", title_justify="left")
-    for place, name in enumerate(table.header):
-        is_number = place >= len(table.header) - table.numbers
-        grid.add_column(escape(plain(name)), justify="right" if is_number else "left", overflow="fold")
-    for row in table.rows:
-        grid.add_row(*(escape(plain(str(cell))) for cell in row))
-    return grid
+            show(table, out)

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.settings import STARTER, Settings
-from eval.judging import WITHOUT_SEARCH, Variant, judge_into, variants
+from eval.judging import WITHOUT_SEARCH, Pass, Variant, variants
+from eval.run import Journal
 from eval.runfolder import Evidence, PackRun, Run, RunFolder, ScorerRun, Timing, settings_of
 from medverify import __version__
 from medverify.cli.common import mended_by_user, quiet_libraries, waiting
@@ -66,45 +68,53 @@ def judge_packs(judge: "Judge | RemoteJudge", settings: Settings, wanted: Wanted
     """Judge everything that is not judged yet, and keep all that a report needs.
 
     Of a judge at a URL the seed is set, and what the service tells of itself is kept; where it searches cannot be looked into.
+    What the folder holds is looked at first: a run that does not belong there leaves `run.json` as it was.
 
     Raises:
-        RunError, ResumeError: the folder holds judgments of another run.
+        RunError, ResumeError: the folder holds judgments of another run, or another command is writing into it.
         OutputError, OSError: the folder cannot be written.
     """
     folder.create()
     todo = variants(settings.judge, wanted.seeds, without_search=wanted.without_search)
-    folder.write_run(_run(judge, settings, todo, wanted))
-    judgments = asyncio.run(_judge_all(judge, todo, wanted, folder))
-    if isinstance(judge, RemoteJudge):
-        return
-    if not settings.retrieval.index.startswith(("http://", "https://")):  # what a server holds cannot be looked into
-        _look_up(settings.index_folder, judge.retriever.digest, judgments, folder)
+    with folder.held(), ExitStack() as files:
+        ours = _run(judge, settings, todo, wanted)
+        folder.check_fits(ours)
+        passes = [
+            Pass(
+                files.enter_context(Journal(folder.journal(name, variant.suffix))),
+                variant.of(judge),
+                [labelled.case for labelled in cases],
+                retry_failed=wanted.retry_failed,
+            )
+            for name, cases in wanted.cases.items()
+            for variant in todo
+        ]
+        run = folder.write_run(ours)
+        asyncio.run(_judge_all(judge, passes, len(todo) * sum(map(len, wanted.cases.values())), folder))
+        # What a server holds cannot be looked into.
+        if not isinstance(judge, RemoteJudge) and not settings.retrieval.index.startswith(("http://", "https://")):
+            kept = [
+                one
+                for pack in run.packs
+                for scorer in run.scorers_of(pack.name)
+                for one in folder.judgments(pack.name, scorer.suffix)
+            ]
+            _look_up(settings.index_folder, judge.retriever.digest, kept, folder)
 
 
-async def _judge_all(
-    judge: "Judge | RemoteJudge", todo: Sequence[Variant], wanted: Wanted, folder: RunFolder
-) -> list[Judgment]:
-    judgments = list[Judgment]()
+async def _judge_all(judge: "Judge | RemoteJudge", passes: Sequence[Pass], total: int, folder: RunFolder) -> None:
     if not isinstance(judge, RemoteJudge):
         await judge.warm_up()
-    with JudgingProgress(len(todo) * sum(map(len, wanted.cases.values()))) as progress:
+    with JudgingProgress(total) as progress:
 
         def timed(timing: Timing) -> None:
             folder.add_timing(timing)
             progress.judged(timing.count)
 
-        for name, cases in wanted.cases.items():
-            for variant in todo:
-                judgments += await judge_into(
-                    folder.journal(name, variant.suffix),
-                    variant.of(judge),
-                    [labelled.case for labelled in cases],
-                    retry_failed=wanted.retry_failed,
-                    on_found=progress.found,
-                    on_timing=timed,
-                )
+        progress.found(sum(len(one.judgments) for one in passes))
+        for one in passes:
+            await one.finish(timed)
     await judge.aclose()
-    return judgments
 
 
 def _look_up(index: Path, digest: str, judgments: Sequence[Judgment], folder: RunFolder) -> None:
@@ -126,7 +136,10 @@ def _run(judge: "Judge | RemoteJudge", settings: Settings, todo: Sequence[Varian
     seeds = [variant.settings.sampling.seed for variant in todo if variant.scorer != WITHOUT_SEARCH]
     return Run(
         medverify=__version__,
-        packs=[PackRun(name=name, prefix=str(path.resolve())) for name, path in wanted.prefixes.items()],
+        packs=[
+            PackRun(name=name, prefix=str(path.resolve()), scorers=[variant.suffix for variant in todo])
+            for name, path in wanted.prefixes.items()
+        ],
         traces=wanted.traces,
         questions=wanted.questions,
         sample_seed=wanted.sample_seed,
@@ -143,6 +156,9 @@ def _run(judge: "Judge | RemoteJudge", settings: Settings, todo: Sequence[Varian
         settings={"url": judge.url}
         if isinstance(judge, RemoteJudge)
         else settings_of({"judge": settings.judge.model_dump(), "retrieval": settings.retrieval.model_dump()}),
+        calibrated_on=[]
+        if isinstance(judge, RemoteJudge) or judge.calibration is None
+        else judge.calibration.fitted.question_digests,
     )
 
 

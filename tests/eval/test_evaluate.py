@@ -8,6 +8,7 @@ from pack_fakes import judgment, pack
 
 from eval.evaluation.evaluate import ALL, Judged, evaluate
 from eval.report.schema import PackReport
+from verifier.calibration import question_digest
 from verifier.types import Judgment
 
 #: Majority: right, a tie of two, wrong, nothing readable. Any right: the first two.
@@ -117,6 +118,31 @@ def test_seeds_are_put_together_and_the_judge_without_search_stands_apart() -> N
     assert selection(report, "hard", "vote of 2 seeds", "model")[4] is not None
 
 
+def test_calibrated_p_stands_beside_p() -> None:
+    """The same order and verdicts, so only what p means is measured again: on questions that the calibration does not know."""
+    said = [one.model_copy(update={"p_calibrated": 0.8 if one.verdict else 0.4}) for one in ORACLE]
+    judged = [Judged("judge", 0, said), Judged("judge, seed 1", 1, said), Judged("judge without search", None, ORACLE)]
+    report = evaluate("pack", PLAIN, judged)
+    (row,) = [row for row in report.verification if row.scorer.endswith("calibrated")]
+    assert (row.scorer, row.traces) == ("judge, calibrated", 11)
+    right, wrong = 5 / 11, 6 / 11
+    assert {name: found.value for name, found in row.figures.items()} == {
+        "Brier": pytest.approx(right * 0.2**2 + wrong * 0.4**2),
+        "ECE": pytest.approx(right * 0.2 + wrong * 0.4),
+        "smooth ECE": pytest.approx(row.figures["smooth ECE"].value),
+    }
+    (curves,) = [one for one in report.curves if one.scorer == "judge, calibrated"]
+    assert [(bar.p, bar.right, bar.count) for bar in curves.reliability] == [(0.4, 0.0, 6), (0.8, 1.0, 5)]
+    assert curves.roc is None
+    assert not [row for row in report.selection if row.scorer.endswith("calibrated")]
+    assert {example.p_calibrated for example in report.examples if example.verdict == 1} == {0.8}
+    knows = [question_digest(one.case.question) for one in PLAIN if one.question_id == "q0"]
+    (row,) = [row for row in evaluate("pack", PLAIN, judged, knows).verification if row.scorer.endswith("calibrated")]
+    assert row.traces == 7
+    all_known = evaluate("pack", PLAIN, judged, [question_digest(one.case.question) for one in PLAIN])
+    assert not [row for row in all_known.verification if row.scorer.endswith("calibrated")]
+
+
 def test_what_was_not_judged_is_left_out_and_counted() -> None:
     some: list[Judgment] = [*ORACLE[:8], *(judgment(one, None) for one in PLAIN[8:12])]
     report = evaluate("pack", PLAIN, [Judged("judge", 0, some)])
@@ -178,6 +204,7 @@ def test_curves_are_short_and_whole() -> None:
     many = pack([["A", "B"]] * 400)
     report = evaluate("pack", many, [Judged("judge", 0, [judgment(one, float(random.random())) for one in many])])
     curve = report.curves[0]
+    assert curve.roc is not None
     assert len(curve.roc.x) <= 201
     assert (curve.roc.x[0], curve.roc.y[0], curve.roc.x[-1], curve.roc.y[-1]) == (0, 0, 1, 1)
     assert sum(curve.histogram_right) == sum(curve.histogram_wrong) == 400

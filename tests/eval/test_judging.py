@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,20 +8,31 @@ from eval_fakes import ThreeBooks, cases, scripted_judge
 
 from configs.appended import ResumeError
 from configs.settings import JudgeSettings, Sampling
-from eval.judging import WITHOUT_SEARCH, Variant, judge_into, variants
+from eval.judging import WITHOUT_SEARCH, Pass, Variant, variants
+from eval.run import Journal
 from eval.runfolder import Timing
 from verifier.engines.scripted import ScriptedEngine
 from verifier.judge import Judge
 from verifier.prompt import load_prompt
-from verifier.types import Judgment, Status
+from verifier.types import Case, Judgment, Status
 
 CASES = cases(8)  # waves of three, three and two
 
 
+def judge_into(
+    path: Path, judge: Judge, cases: Sequence[Case] = CASES, timings: list[Timing] | None = None
+) -> tuple[int, list[Judgment]]:
+    """How much had been judged before, and all judgments."""
+    with Journal(path) as journal:
+        way = Pass(journal, judge, cases)
+        before = len(way.judgments)
+        asyncio.run(way.finish([].append if timings is None else timings.append))
+    return before, way.judgments
+
+
 def into(path: Path, variant: Variant | None = None, timings: list[Timing] | None = None) -> list[Judgment]:
     judge = scripted_judge()
-    heard = [] if timings is None else timings
-    return asyncio.run(judge_into(path, variant.of(judge) if variant else judge, CASES, on_timing=heard.append))
+    return judge_into(path, variant.of(judge) if variant else judge, timings=timings)[1]
 
 
 def test_the_variants_of_a_judge() -> None:
@@ -55,15 +67,15 @@ def test_without_search_nothing_is_searched_and_a_verdict_given(mode: str, tmp_p
     prompt = load_prompt("judge" if mode == "free" else "guided")
     judge = Judge(engine, ThreeBooks(), prompt, mode, JudgeSettings())  # type: ignore[arg-type]
     silent = variants(judge.settings, without_search=True)[-1].of(judge)
-    judgments = asyncio.run(judge_into(tmp_path / "j.jsonl", silent, CASES[:2]))
+    _, judgments = judge_into(tmp_path / "j.jsonl", silent, CASES[:2])
     assert [one.status for one in judgments] == [Status.SCORED] * 2
     assert not any(one.searches for one in judgments)
-    searching = asyncio.run(judge_into(tmp_path / "s.jsonl", judge, CASES[:2]))
+    _, searching = judge_into(tmp_path / "s.jsonl", judge, CASES[:2])
     assert all(one.searches for one in searching)
 
 
 def test_judging_goes_on_where_it_stopped_and_times_what_it_does(tmp_path: Path) -> None:
-    path, timings, found = tmp_path / "j.jsonl", list[Timing](), list[int]()
+    path, timings = tmp_path / "j.jsonl", list[Timing]()
     whole = into(path, timings=timings)
     assert [(one.file, one.start, one.count) for one in timings] == [
         ("j.jsonl", 0, 3),
@@ -74,11 +86,8 @@ def test_judging_goes_on_where_it_stopped_and_times_what_it_does(tmp_path: Path)
     content = path.read_bytes()
     path.write_bytes(b"".join(content.splitlines(keepends=True)[:4]))
     again = list[Timing]()
-    judge = scripted_judge()
-    rest = asyncio.run(judge_into(path, judge, CASES, on_found=found.append, on_timing=again.append))
-    assert rest == whole
+    assert judge_into(path, scripted_judge(), timings=again) == (3, whole)
     assert path.read_bytes() == content
-    assert found == [3]
     assert [one.start for one in again] == [3, 6]
 
 

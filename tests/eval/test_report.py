@@ -191,3 +191,18 @@ def test_a_report_with_nothing_defined_can_be_drawn(tmp_path: Path) -> None:
     assert set(figures.figures(found)) <= FIGURES
     write_report(tmp_path, Report(judge=None, packs=[found]))
     assert ABSENT in (tmp_path / "report.md").read_text("utf-8")
+
+
+def test_who_reads_a_report_while_it_is_made_again_reads_the_whole_of_the_old_one(
+    tmp_path: Path, report: Report
+) -> None:
+    write_report(tmp_path, report)
+    files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    before = [path.read_bytes() for path in files]
+    readers = [path.open("rb") for path in files]
+    write_report(tmp_path, report_of(pack([["A", "B"], ["B", "A"]]), "pack"))
+    assert [reader.read() for reader in readers] == before
+    for reader in readers:
+        reader.close()
+    assert (tmp_path / "report.json").read_bytes() not in before
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == files  # nothing is left over

@@ -71,6 +71,7 @@ def test_seconds_are_those_of_the_waves_that_stand(folder: RunFolder) -> None:
     ("change", "message"),
     [
         ({"scorers": [RUN.scorers[0].model_copy(update={"judge_id": "k"})]}, "another judge"),
+        ({"scorers": [RUN.scorers[0].model_copy(update={"seed": 4})]}, r"begun with judge\.sampling\.seed = 0, not 4"),
         ({"traces": 3}, "begun with traces = 2, not 3"),
         ({"questions": 5}, "begun with questions = None, not 5"),
         ({"sample_seed": 1}, "begun with sample_seed = 0, not 1"),
@@ -81,6 +82,26 @@ def test_a_folder_holds_one_run(folder: RunFolder, change: dict[str, object], me
     with pytest.raises(RunError, match=message):
         folder.write_run(RUN.model_copy(update=change))
     assert folder.read_run() == RUN
-    more = RUN.model_copy(update={"packs": [*RUN.packs, PackRun(name="more", prefix="/data/more")]})
-    folder.write_run(more)  # packs may be added
-    assert folder.read_run() == more
+
+
+def test_what_a_later_command_brings_joins_what_ran(folder: RunFolder) -> None:
+    folder.write_run(RUN)
+    second = ScorerRun(scorer="judge, seed 1", suffix=".seed1", judge_id="j", seed=1)
+    more = RUN.model_copy(
+        update={"packs": [PackRun(name="more", prefix="/data/more")], "scorers": [*RUN.scorers, second]}
+    )
+    both = folder.write_run(more)
+    assert folder.read_run() == both
+    assert [(pack.name, pack.scorers) for pack in both.packs] == [("pack", [""]), ("more", ["", ".seed1"])]
+    assert both.scorers == more.scorers
+    moved = RUN.model_copy(update={"packs": [PackRun(name="pack", prefix="/elsewhere/pack")]})
+    again = folder.write_run(moved)  # of fewer packs and judges: nothing is lost
+    assert [pack.prefix for pack in again.packs] == ["/elsewhere/pack", "/data/more"]
+    assert again.scorers == more.scorers
+
+
+def test_one_command_at_a_time_has_the_folder(folder: RunFolder) -> None:
+    with folder.held(), pytest.raises(RunError, match="another command is writing into this folder"), folder.held():
+        pass
+    with folder.held():  # free again
+        pass

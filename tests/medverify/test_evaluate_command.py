@@ -184,6 +184,15 @@ def test_a_pack_that_has_moved_is_named_again(cli: Cli, run_folder: Path, pack: 
     assert cli("eval", write(tmp_path / "other"), "--rescore", "-o", run_folder).exit_code == 2
 
 
+def test_a_report_without_a_judge_does_not_take_the_place_of_a_judge_s(cli: Cli, run_folder: Path, pack: Path) -> None:
+    cli("eval", "--rescore", "-o", run_folder)
+    before = (run_folder / "report.json").read_bytes()
+    result = cli("eval", pack, "--no-judge", "-o", run_folder)
+    assert result.exit_code == 2
+    assert "holds the report of a judge" in result.stderr
+    assert (run_folder / "report.json").read_bytes() == before
+
+
 def test_two_runs_side_by_side(cli: Cli, run_folder: Path, tmp_path: Path) -> None:
     result = cli("eval", "--compare", run_folder, run_folder, "-o", tmp_path / "both")
     assert result.exit_code == 0

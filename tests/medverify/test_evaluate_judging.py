@@ -1,77 +1,28 @@
 """What `medverify eval` keeps of a run: judged by a script in place of a model."""
 
-import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from calibration_fakes import calibration
+from evaluate_fakes import judge_of, settings_in, wanted, write_pack
 
-from configs.settings import JudgeSettings, RetrievalSettings, Settings
+from configs.appended import ResumeError
+from configs.settings import RetrievalSettings, Settings
 from eval.rescore import cases_of, rescore
 from eval.runfolder import RunError, RunFolder
-from medverify.cli.evaluate_judging import Wanted, judge_packs
-from retrieval.passage import Hit, Passage, UnavailableError
-from retrieval.textstore import TextStoreWriter
-from verifier.engines.scripted import ScriptedEngine
-from verifier.judge import Judge
-from verifier.packs import LabelledCase
-from verifier.prompt import load_prompt
-
-BOOK = Passage(id="b1", title="Book", text="A is right.", corpus="books")
-FORGED = Passage(id="b2", title="Forged", text="B is right.", corpus="books")
-
-
-class TwoBooks:
-    """Finds the book that the index holds and one that it does not; may be out of reach."""
-
-    digest = "1" * 64
-
-    def __init__(self, broken: bool = False) -> None:
-        self.broken = broken
-
-    async def search(self, query: str, k: int) -> list[Hit]:
-        if self.broken:
-            raise UnavailableError("nobody is there")
-        return [Hit(passage=passage, score=0.5, rank=rank) for rank, passage in enumerate((BOOK, FORGED), start=1)]
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
-
-
-def writes(text: str) -> str:
-    return "<think>so</think><answer>1</answer>" if "[1] Book" in text else "<think>hm</think><search>letters</search>"
-
-
-def judge_of(settings: JudgeSettings, broken: bool = False) -> Judge:
-    engine = ScriptedEngine(writes, lambda text: {"1": 0.6, "0": 0.2}, max_sequences=2)
-    return Judge(engine, TwoBooks(broken), load_prompt("judge"), "free", settings)
+from medverify.cli.evaluate_judging import judge_packs
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    index = tmp_path / "index"
-    index.mkdir()
-    with TextStoreWriter(index) as store:
-        store.append(BOOK)
-    return Settings(retrieval=RetrievalSettings(index=str(index)))
+    return settings_in(tmp_path)
 
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    rows = [
-        {"qid": f"q{i // 3}", "trace_id": f"t{i}", "reasoning": f"r{i}", "trace_label": i % 2, "pred": "AB"[i % 2]}
-        for i in range(6)
-    ]
-    questions = [{"id": f"q{i}", "question": "Q?", "options": {"A": "a", "B": "b"}, "answer": "B"} for i in range(2)]
-    for part, lines in (("questions", questions), ("traces", rows)):
-        (tmp_path / f"mine.{part}.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return tmp_path / "mine"
-
-
-def wanted(pack: Path, **how: object) -> Wanted:
-    from verifier.packs import read_pack
-
-    cases: list[LabelledCase] = read_pack(pack)
-    return Wanted({"mine": pack}, {"mine": cases}, traces=None, questions=None, sample_seed=0, **how)  # type: ignore[arg-type]
+    return write_pack(tmp_path / "mine")
 
 
 def test_all_that_a_report_needs_is_kept(settings: Settings, pack: Path, tmp_path: Path) -> None:
@@ -135,3 +86,70 @@ def test_what_a_server_holds_is_not_called_resolved(pack: Path, tmp_path: Path) 
     assert folder.read_evidence() is None
     run = folder.read_run()
     assert rescore(folder, run, cases_of(run)).packs[0].conduct[0].resolved is None
+
+
+def test_a_pack_that_is_added_joins_those_that_were_judged(settings: Settings, pack: Path, tmp_path: Path) -> None:
+    """Naming only the new one is enough, and each pack keeps the judges that it had."""
+    folder, more = RunFolder(tmp_path / "run"), write_pack(tmp_path / "more")
+    judge_packs(judge_of(settings.judge), settings, wanted(pack, seeds=2), folder)
+    alone = rescore(folder, folder.read_run(), cases_of(folder.read_run())).packs
+    judge_packs(judge_of(settings.judge), settings, wanted(more), folder)
+    run = folder.read_run()
+    first, second = rescore(folder, run, cases_of(run)).packs
+    assert [first] == alone  # with both seeds, and the forged book still not in the index
+    assert (second.name, [one.scorer for one in second.conduct]) == ("more", ["judge"])
+    assert second.conduct[0].resolved == 0.5
+    assert (second.agreement, second.failures) == (None, [])
+    judge_packs(judge_of(settings.judge), settings, wanted(pack, more, without_search=True), folder)
+    run = folder.read_run()
+    assert [pack.name for pack in run.packs] == ["mine", "more"]
+    assert [scorer.suffix for scorer in run.scorers_of("mine")] == ["", ".seed1", ".without-search"]
+    assert [scorer.suffix for scorer in run.scorers_of("more")] == ["", ".without-search"]
+    assert run.judge is not None
+    assert run.judge.seeds == [0, 1]
+
+
+@pytest.mark.parametrize("change", ["seed", "traces", "calibration", "pack"])
+def test_what_does_not_belong_there_leaves_everything_as_it_was(
+    settings: Settings, pack: Path, tmp_path: Path, change: str
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    judge_packs(judge_of(settings.judge), settings, wanted(pack), folder)
+    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    how, judge, todo = settings, judge_of(settings.judge), wanted(pack)
+    if change == "seed":
+        sampling = settings.judge.sampling.model_copy(update={"seed": 7})
+        how = settings.model_copy(update={"judge": settings.judge.model_copy(update={"sampling": sampling})})
+        judge = judge_of(how.judge)
+    elif change == "traces":
+        todo = wanted(pack, traces=1)
+    elif change == "calibration":
+        judge.calibration = calibration(judge.judge_id)
+    else:  # another of the same name
+        (tmp_path / "other").mkdir()
+        other = write_pack(tmp_path / "other" / "mine")
+        questions = Path(f"{other}.questions.jsonl")
+        questions.write_text(questions.read_text().replace("Q?", "Another?"))
+        todo = wanted(other)
+    with pytest.raises((RunError, ResumeError), match="-o"):
+        judge_packs(judge, how, todo, folder)
+    assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == before
+
+
+def test_two_commands_at_once_do_not_write_into_one_folder(settings: Settings, pack: Path, tmp_path: Path) -> None:
+    """They judge different packs, so that no file of judgments keeps them apart."""
+    folder, more = tmp_path / "run", write_pack(tmp_path / "more")
+    command = [
+        sys.executable, str(Path(__file__).with_name("evaluate_slowly.py")), settings.retrieval.index, str(folder),
+    ]  # fmt: skip
+    with (
+        subprocess.Popen([*command, str(pack)], stderr=subprocess.PIPE, text=True) as one,
+        subprocess.Popen([*command, str(more)], stderr=subprocess.PIPE, text=True) as other,
+    ):
+        told = [process.communicate(timeout=60)[1] for process in (one, other)]
+    assert sorted((one.returncode, other.returncode)) == [0, 1]
+    refused = one.returncode == 1
+    assert "another command is writing into this folder" in told[0 if refused else 1]
+    assert [pack.name for pack in RunFolder(folder).read_run().packs] == ["more" if refused else "mine"]
+    subprocess.run([*command, str(pack if refused else more)], check=True, timeout=60)
+    assert {pack.name for pack in RunFolder(folder).read_run().packs} == {"mine", "more"}

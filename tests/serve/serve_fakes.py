@@ -110,9 +110,9 @@ def app_of(judge: Judge | None = None, **settings: Any) -> FastAPI:
 
 
 @asynccontextmanager
-async def listening(app: FastAPI) -> AsyncIterator[str]:
-    """A real server on a free port, in this event loop; gives its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none", http=GuardedProtocol))
+async def listening(app: FastAPI, port: int = 0) -> AsyncIterator[str]:
+    """A real server, on a free port if none is named, in this event loop; gives its address."""
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", ws="none", http=GuardedProtocol))
     running = asyncio.create_task(server.serve())
     while not server.started:
         assert not running.done(), "the server did not start"

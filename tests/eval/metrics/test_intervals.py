@@ -83,7 +83,7 @@ def test_any_function_of_labels_and_scores_has_an_interval() -> None:
 
 def test_draws_do_not_depend_on_how_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = clustered_bootstrap(auroc, LABELS, SCORES, TOGETHER)
-    monkeypatch.setattr("eval.metrics.intervals._AT_ONCE", 80 * 7)
+    monkeypatch.setattr("eval.metrics.draws._AT_ONCE", 80 * 7)
     assert clustered_bootstrap(auroc, LABELS, SCORES, TOGETHER) == whole
 
 
@@ -170,6 +170,43 @@ def test_a_calibration_error_is_not_inflated_twice(metric: Metric) -> None:
     assert found.value < np.median(draws)
     assert 0 <= found.low < np.quantile(draws, 0.025)
     assert found.low <= found.value <= found.high < np.quantile(draws, 0.975)
+
+
+@pytest.mark.parametrize("metric", [ece, ece_equal_mass, smooth_ece])
+def test_far_from_0_a_distance_is_as_sure_as_a_mean(metric: Metric) -> None:
+    """A judge that always says 0.9: its error is the share of right traces less 0.9, whose interval is known."""
+    said, right = np.full(240, 0.9), labels_of(np.random.default_rng(11).random(240) < 0.3)
+    questions = [f"q{row // 3}" for row in range(240)]
+    found = clustered_bootstrap(metric, right, said, questions)
+    plain = interval(mean, right, 0.9 - scores_of(right), questions, "percentile")
+    assert (found.value, found.low, found.high) == pytest.approx((plain.value, plain.low, plain.high), abs=0.006)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_a_distance_s_interval_holds_the_judge_s_error(shift: float) -> None:
+    """Of a judge that means what it says, 0; and of one that is too sure of right traces, where that can be computed."""
+    random, truth, held = np.random.default_rng(12), 0.0, 0
+    questions = [f"q{row // 4}" for row in range(320)]
+
+    def judged(count: int) -> tuple[Labels, Floats]:
+        means = np.repeat(random.normal(0, 1, count), 4) + random.normal(0, 0.7, 4 * count)
+        right = random.random(4 * count) < 1 / (1 + np.exp(-means))
+        return labels_of(right), 1 / (1 + np.exp(-means - shift))
+
+    if shift:
+        truth = ece(*judged(100_000))
+    for _ in range(80):
+        found = clustered_bootstrap(ece, *judged(80), questions, samples=200)
+        held += found.low <= truth <= found.high
+    assert held >= 73  # 76 and one and a half standard deviations
+
+
+def test_one_question_says_nothing_of_a_distance() -> None:
+    one = clustered_bootstrap(ece, labels_of([0, 1]), scores_of([0.2, 0.3]), ["a", "a"])
+    assert one.value == pytest.approx((0.2 + 0.7) / 2)
+    assert math.isnan(one.low)
+    none = clustered_bootstrap(ece, labels_of([]), scores_of([]), [])
+    assert all(math.isnan(value) for value in (none.value, none.low, none.high))
 
 
 # ---- two judges ------------------------------------------------------------------------------------------------------
