@@ -90,7 +90,6 @@ class Searching:
         An index on several machines may have lost some of its rows for the moment. That is an error too, unless the request
         or the service allows `partial` answers: these say that they are, and which rows were not searched.
         """
-        # Bodies are read and written as bytes: one pass of compiled code each.
         asked = read_body(Retrieve, await request.body())
         queries, k = asked.asked(), asked.topk or DEFAULT_TOPK
         self._check_size(len(queries), k)

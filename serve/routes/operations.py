@@ -13,11 +13,12 @@ from serve.judging import JudgingService
 from serve.judging_metrics import JudgingMetrics
 from serve.schemas import Health, Info, Ready
 from serve.served_judge import Replicas, one
+from serve.strict_bodies import StrictRoute
 
 
 def router(service: JudgingService, info: Info, metrics: JudgingMetrics, replicas: Replicas = one) -> APIRouter:
     """`/health`, `/ready`, `/info`, `/metrics`."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
 
     @routes.get("/health")
     async def health() -> Health:

@@ -93,7 +93,7 @@ def test_unknown_fields_are_ignored_and_no_queries_are_no_results(client: TestCl
     [
         ({}, "body", "either `queries`"),
         ({"queries": ["a"], "query": "a"}, "body", "either `queries`"),
-        ({"queries": "a"}, "queries", "array"),
+        ({"queries": "a"}, "queries", "list"),
         ({"queries": ["a", 7]}, "queries.1", "string"),
         ({"queries": ["a", None]}, "queries.1", "string"),
         ({"query": 7}, "query", "string"),
