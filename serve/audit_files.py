@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from configs.durable import own_folder
 from serve.judgment_ids import LENGTH
 
 logger = logging.getLogger(__name__)
@@ -160,7 +161,7 @@ def _files(folder: Path) -> list[Path]:
 def _own_folder(log: Path) -> tuple[int, Path]:
     for number in count(1):
         folder = log / str(number)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own_folder(folder)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

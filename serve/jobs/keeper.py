@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from configs.durable import own_folder
 from configs.settings import ServeSettings
 from serve.callers import Caller
 from serve.errors import ServiceError
@@ -230,7 +231,7 @@ def _open(folder: Path) -> tuple[int, list[Job]]:
         BlockingIOError: another process has it.
         OSError: it cannot be used.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own_folder(folder)
     lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -176,7 +176,18 @@ def test_an_error_is_logged_with_the_id_of_its_request(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     ("sent", "kept"),
-    [("abc-1.2:3/x", True), ("x" * 128, True), ("x" * 129, False), ("", False), ("a b", False), ("a%0ab\t", False)],
+    [
+        *[
+            ("abc-1.2:3/x", True),
+            ("x" * 128, True),
+            ("x" * 129, False),
+            ("", False),
+            ("a b", False),
+            ("a%0ab\t", False),
+        ],
+        *[("a" * 32, True), ("b" * 64, True), ("123e4567-e89b-12d3-a456-426614174000", True)],  # traces, digests, UUIDs
+        *[("mv_" + "x" * 43, False), ("mv-" + "x" * 43, False), ("x" * 43, False)],  # as keys look
+    ],
 )
 def test_the_id_of_a_request_is_returned(client: TestClient, sent: str, kept: bool) -> None:
     for path in ("/health", "/nowhere", "/verify"):
