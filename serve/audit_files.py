@@ -75,6 +75,20 @@ class AuditWriter:
         self._size += len(data)
         self.last_id = lines[-1].id
 
+    def check(self) -> None:
+        """Write a page beside the files and take it away again.
+
+        Raises:
+            OSError: that is not possible, so nothing else is.
+        """
+        probe = self.folder / "probe"
+        file = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            _write_all(file, bytes(4096))
+        finally:
+            os.close(file)
+            probe.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Flush the file to the disk and let the folder go."""
         self._finish()

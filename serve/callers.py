@@ -123,8 +123,8 @@ def check_start(host: str, rule: Literal["auto", "required", "off"], keys: KeySt
     if is_loopback(host):
         if rule == "auto" and keys is not None and keys.lost():
             logger.warning(
-                "there was a key here, and there is none now: nobody is let in. Make one: medverify keys add NAME. To let everybody "
-                "in: --set serve.keys=off"
+                "there was a key here, and there is none now: nobody is let in. Make one: medverify keys add NAME. To let "
+                "everybody in: --set serve.keys=off"
             )
         return
     if rule == "off":

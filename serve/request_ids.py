@@ -15,6 +15,12 @@ def request_id() -> str | None:
     return _current.get()
 
 
+def in_the_log() -> str:
+    """Where the reason is that callers are not told."""
+    name = request_id()
+    return "the service's log has the reason" + (f", under request {name}" if name else "")
+
+
 def begin(sent: bytes | None) -> str:
     """Name the request that is worked on from here: as its caller named it, if that is a plain word, else anew.
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from serve_fakes import INFO, OneBook, listening
+from live_server import listening
+from serve_fakes import INFO, OneBook
 from typer.testing import CliRunner
 
 from configs.settings import JudgeSettings, ServeSettings

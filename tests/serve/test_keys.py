@@ -197,7 +197,7 @@ def test_a_clock_that_was_put_back_hides_no_change(store: KeyStore, tmp_path: Pa
 @pytest.mark.parametrize("damage", ["other bytes", "another version", "a folder"])
 def test_keys_that_cannot_be_read_let_nobody_in(store: KeyStore, tmp_path: Path, damage: str) -> None:
     path = tmp_path / "state" / FILE
-    token = store.add("trainer", JUDGE)
+    store.add("trainer", JUDGE)
     store.close()
     if damage == "other bytes":
         path.write_bytes(b"no database " * 1000)

@@ -11,11 +11,13 @@ from pathlib import Path
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
+from live_server import listening
 from prometheus_client.parser import text_string_to_metric_families
-from serve_fakes import CASE, INFO, app_of, cases_of, judge_of, listening, open_engine
+from serve_fakes import CASE, INFO, app_of, cases_of, judge_of, open_engine
 
 from configs.settings import PathSettings, ServeSettings, Settings
 from serve.app import create_app
+from serve.keys import KeyStore, Scope
 from serve.logs import log_config
 from serve.request_ids import begin
 from serve.stores import Stores
@@ -172,6 +174,26 @@ def test_an_error_is_logged_with_the_id_of_its_request(capsys: pytest.CaptureFix
     line = json.loads(capsys.readouterr().err)
     assert (line["level"], line["message"], line["request_id"]) == ("error", "it broke", "r-1")
     assert line["error"].endswith("ValueError: broken")
+
+
+def test_what_is_refused_is_counted_for_its_route(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever has no key, or sends too much, does not come to the route; what it asked for is known all the same."""
+    caplog.set_level(logging.INFO, "serve.request_log")
+    stores = Stores(keys=KeyStore(tmp_path / "keys.sqlite"))
+    key = {"Authorization": f"Bearer {stores.keys.add('all', list(Scope)) if stores.keys else ''}"}
+    with TestClient(create_app(judge_of(), ServeSettings(max_body_bytes=1024), INFO, stores)) as client:
+        assert client.post("/verify", json=CASE).status_code == 401
+        assert client.get("/judgments/secret-id").status_code == 401
+        assert client.delete("/verify").status_code == 401
+        assert client.get("/secret").status_code == 401
+        assert client.post("/verify", content=b"x" * 2000, headers=key).status_code == 413
+        client.headers.update(key)
+        counted = rows(client)
+    for path, status in (("/verify", 401), ("/judgments/{id}", 401), ("/verify", 413), ("other", 401)):
+        assert counted[f"http_answers_total{{path={path},status={status}}}"] >= 1
+    assert "POST /verify 401" in caplog.text
+    assert "GET /judgments/{id} 401" in caplog.text
+    assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import FastAPI, Request, Response
+from live_server import listening
 from search_fakes import DIGEST, PASSAGES, WordRanker, hold, search_app
-from serve_fakes import listening
 
 from retrieval.passage import (
     DeadlineError,

@@ -53,6 +53,21 @@ def test_unknown_routes_and_methods_are_problems(client: TestClient, method: str
     assert status != 405 or response.headers["allow"]
 
 
+@pytest.mark.parametrize("path", ["/verify/", "/reward/", "/jobs/", "/health/"])
+def test_no_redirect_leads_to_a_host_that_a_caller_named(client: TestClient, path: str) -> None:
+    response = client.post(path, json=CASE, headers={"Host": "evil.example"}, follow_redirects=False)
+    assert response.status_code == 404
+    assert "location" not in response.headers
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_a_look_without_a_body_is_enough(client: TestClient, path: str) -> None:
+    response = client.head(path)
+    assert response.status_code == 200
+    assert response.headers["content-length"] == client.get(path).headers["content-length"]
+    assert "head" not in client.get("/openapi.json").json()["paths"][path]
+
+
 class BrokenJudge(Judge):
     async def verify(self, case: Case, seed: int | None = None) -> Judgment:
         raise RuntimeError("secret: /root/key")
