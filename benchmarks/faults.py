@@ -7,9 +7,9 @@ probabilities, nothing or nonsense; its index is down, slow, incomplete or empty
 full now and then, the process is killed with SIGKILL and started again, some clients leave before their answer, and more come
 than are let in. Half of the cases have no fault of their own; a fifth are sent twice at the same time.
 
-Each request has a deadline. It must end by then, once, as what it is: a case without a fault as the judgment that the engine
-gave, or as a failure of what happened around it; a case with a fault as a failure, and never as a number. Afterwards nothing is
-in flight, and what was written down before a kill is still there.
+Each request has a deadline of its own. It must end by then, once, as what it is: a case without a fault as the judgment that
+the engine gave, or as a failure of what happened around it; a case with a fault as a failure, and never as a number. Afterwards
+nothing is in flight, and what was written down before a kill is still there.
 """
 
 import argparse
@@ -31,11 +31,12 @@ from pathlib import Path
 import httpx2
 
 from benchmarks.faulty_service import FAULTS
+from medverify import AsyncClient
 from verifier.remote import OutOfTimeError, RemoteJudge, RemoteJudgeError
 from verifier.types import Case, Judgment, Status
 
 DEADLINE_S = 10.0  # of a client; starting the service again takes most of it
-_ASKED_S = 1.0  # of requests that tell the service a deadline
+_HURRY_S = 1.0  # of clients that have less time than the service needs to start again
 _LOOKED_UP = 300  # judgments, about
 _LATE_S = 1.0  # for the machine, which the service shares with its clients
 _AROUND = frozenset({Status.ENGINE_FAILED, Status.TIMEOUT})  # what a kill, a full queue or a hurry makes of any case
@@ -47,7 +48,12 @@ class Asked:
 
     case: Case
     fault: str
-    how: str  # `plain`, `hurry` (with a deadline of its own), `leave` (the client goes)
+    how: str  # `plain`, `hurry` (with little time), `leave` (the client goes)
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds by which it must have ended, tries and waits included."""
+        return _HURRY_S if self.how == "hurry" else DEADLINE_S
 
 
 @dataclass(slots=True)
@@ -77,7 +83,7 @@ class Report:
             self.wrong.append(f"{asked}: a number without a judgment: {judgment}")
         if judgment.id != asked.case.id or judgment.case_digest != asked.case.digest:
             self.wrong.append(f"{asked}: answered for {judgment.id}")
-        if seconds > DEADLINE_S + _LATE_S:
+        if seconds > asked.deadline_s + _LATE_S:
             self.wrong.append(f"{asked}: after {seconds:.1f} s")
 
 
@@ -146,6 +152,7 @@ async def run(count: int, in_flight: int, kills: int, seed: int = 0) -> Report:
             judge = await asyncio.to_thread(
                 RemoteJudge.connect, service.url, deadline_s=DEADLINE_S, retries=20, connect_s=60.0
             )
+            hurried = AsyncClient(service.url, retries=20, concurrency=in_flight)
             waiting = iter(requests(count, seed))
             steps = [round((step + 1) * count / (kills + 1)) for step in range(kills)]
 
@@ -157,7 +164,7 @@ async def run(count: int, in_flight: int, kills: int, seed: int = 0) -> Report:
                         await _leave(judge, asked)
                         report.ended[asked.fault or "none", "the client left"] += 1
                         continue
-                    judgment = await _ask(judge, asked)
+                    judgment = await _ask(judge, hurried, asked)
                     report.add(asked, judgment, time.monotonic() - begun)
                     if judgment.judgment_id:
                         given.append(judgment.judgment_id)
@@ -177,6 +184,7 @@ async def run(count: int, in_flight: int, kills: int, seed: int = 0) -> Report:
 
             await asyncio.gather(trouble(), *(client() for _ in range(in_flight)))
             await judge.aclose()
+            await hurried.aclose()
             report.left_in_flight = await _in_flight(service.url)
             sample = given[:: max(1, len(given) // _LOOKED_UP)]
             report.kept = await _kept(service.url, sample)
@@ -189,12 +197,11 @@ async def run(count: int, in_flight: int, kills: int, seed: int = 0) -> Report:
     return report
 
 
-async def _ask(judge: RemoteJudge, asked: Asked) -> Judgment:
+async def _ask(judge: RemoteJudge, hurried: AsyncClient, asked: Asked) -> Judgment:
     if asked.how == "plain":
         return await judge.verify(asked.case)
-    body = {"case": asked.case.model_dump(mode="json", exclude_none=True), "seed": 0, "deadline_s": _ASKED_S}
     try:
-        return await judge.ask(body)
+        return await hurried.verify(asked.case, seed=0, deadline_s=asked.deadline_s)
     except RemoteJudgeError as error:
         late = isinstance(error, OutOfTimeError)
         status, reason = (Status.TIMEOUT, "deadline") if late else (Status.ENGINE_FAILED, "engine_error")

@@ -166,6 +166,9 @@ def test_ids_and_seeds_are_each_items_own() -> None:
         (JUDGED, 1, 1.0, 1.0),
         (JUDGED, 0, 0.0, 1.0),
         ("<answer>1</answer>", 1, 1.0, 0.0),
+        ("<think>t</think><answer>0</answer><answer>1</answer>", 1, 1.0, 1.0),  # the last one counts
+        ("<think>t</think><answer>1</answer><answer>0</answer>", 1, 0.0, 1.0),
+        ("<think>t</think>" + "<answer>0</answer>" * 9 + "<answer>1</answer>", 1, 1.0, 1.0),
         ("<think>t</think>" + "<answer>0</answer>" * 10 + "<answer>1</answer>", 1, 1.0, 0.25),
         ("<think>t</think><answer>7</answer>", 1, 0.0, 0.0),
         ("<think>the verdict <answer>1</answer> is tempting</think><answer>0</answer>", 1, 0.0, 0.0),
