@@ -6,6 +6,7 @@ import logging.config
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
 
 import httpx2
@@ -80,10 +81,10 @@ async def test_what_is_turned_away_and_what_waits_is_counted() -> None:
     engine = open_engine(max_sequences=1)
     engine.gate.clear()
     app = app_of(judge_of(engine), max_queue=2)
-    async with listening(app) as url, httpx2.AsyncClient(base_url=url, timeout=0.3) as client:
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
         for case in cases_of(3):  # the first two wait in vain, and leave
             with pytest.raises(httpx2.TimeoutException):
-                await client.post("/verify", json={"cases": [case]})
+                await client.post("/verify", json={"cases": [case]}, timeout=0.3)
         refusal = await client.post("/verify", json={"cases": cases_of(2) + cases_of(3)[2:]})
         assert refusal.status_code == 413
         text = (await client.get("/metrics")).text
@@ -165,12 +166,15 @@ def test_a_request_has_one_line_with_its_id_and_without_its_texts(
 
 
 def test_an_error_is_logged_with_the_id_of_its_request(capsys: pytest.CaptureFixture[str]) -> None:
-    begin(b"r-1")
-    with json_log():
+    def work() -> None:
+        begin(b"r-1")
         try:
             raise ValueError("broken")
         except ValueError:
             logging.getLogger("serve.any").exception("it broke")
+
+    with json_log():
+        copy_context().run(work)
     line = json.loads(capsys.readouterr().err)
     assert (line["level"], line["message"], line["request_id"]) == ("error", "it broke", "r-1")
     assert line["error"].endswith("ValueError: broken")
