@@ -9,6 +9,8 @@ over HTTP. Two services take turns: one with a key, the judgment cache and the a
 - ready: until `/ready` answers 200 (what all prompts share is computed, the socket is open).
 - first verdict: until the answer to the first case.
 - second verdict: of another case, by itself, for comparison: what of the first is not start-up.
+
+Beside the seconds that passed, the CPU seconds of the service: on a machine that is shared, the better measure.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from typing import NamedTuple
 
 import httpx2
 
+from benchmarks.service import cpu_s_of
 from serve.keys import FILE, KeyStore, Scope
 
 _PATIENCE_S = 120.0
@@ -33,13 +36,23 @@ _QUESTIONS = ("What does warfarin inhibit?", "Which enzyme does aspirin acetylat
 _TRACES = ("Warfarin blocks the recycling of vitamin K. The answer is A.", "Aspirin acetylates COX. The answer is A.")
 
 
-class Times(NamedTuple):
-    """Seconds since the process was started; the second verdict by itself."""
+class Spent(NamedTuple):
+    """Seconds that passed, and seconds that the service's process computed, over its cores together."""
 
-    loaded: float
-    ready: float
-    first_verdict: float
-    second_verdict: float
+    passed: float
+    computed: float
+
+
+_START = Spent(0.0, 0.0)
+
+
+class Times(NamedTuple):
+    """Since the process was started; the second verdict by itself."""
+
+    loaded: Spent
+    ready: Spent
+    first_verdict: Spent
+    second_verdict: Spent
 
 
 def measure(state: Path, overrides: Sequence[str], *, bare: bool) -> Times:
@@ -61,11 +74,16 @@ def measure(state: Path, overrides: Sequence[str], *, bare: bool) -> Times:
     settings = [f"paths.state={state}", *(_BARE if bare else ()), *overrides]
     command = [sys.executable, "-c", "from medverify.cli import main; main()", "serve", "--port", "0"]
     started = time.perf_counter()
-    with running([*command, *(part for setting in settings for part in ("--set", setting))]) as lines:
+    with running([*command, *(part for setting in settings for part in ("--set", setting))]) as process:
+
+        def since(begin: Spent = _START) -> Spent:
+            return Spent(time.perf_counter() - started - begin.passed, cpu_s_of(process.pid) - begin.computed)
+
         loaded = address = None
-        for line in lines:
+        assert process.stderr is not None
+        for line in iter(process.stderr.readline, ""):
             if "is loaded" in line:
-                loaded = time.perf_counter() - started
+                loaded = since()
             if found := re.search(r"running on (http://\S+)", line):
                 address = found[1]
                 break
@@ -75,21 +93,20 @@ def measure(state: Path, overrides: Sequence[str], *, bare: bool) -> Times:
         with httpx2.Client(base_url=address, timeout=_PATIENCE_S, headers=headers) as client:
             while client.get("/ready").status_code != 200:
                 time.sleep(0.01)
-            ready = time.perf_counter() - started
+            ready = since()
             ask(client, 0)
-            first = time.perf_counter() - started
+            first = since()
             ask(client, 1)
-            second = time.perf_counter() - started - first
+            second = since(first)
     return Times(loaded, ready, first, second)
 
 
 @contextmanager
-def running(command: Sequence[str]) -> Iterator[Iterator[str]]:
-    """A process, ended afterwards; gives what it writes to its standard error, a line at a time."""
+def running(command: Sequence[str]) -> Iterator["subprocess.Popen[str]"]:
+    """A process, ended afterwards."""
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
         try:
-            yield iter(process.stderr.readline, "")
+            yield process
         finally:
             process.terminate()
             process.communicate(timeout=_PATIENCE_S)
@@ -115,13 +132,11 @@ def main() -> None:
         for kind, bare in kinds.items():
             with tempfile.TemporaryDirectory() as folder:
                 found[kind].append(measure(Path(folder), options.overrides, bare=bare))
-    print("| seconds, median (least-most) | " + " | ".join(kinds) + " |")
-    print("|---" * (len(kinds) + 1) + "|")
+    print("| seconds, median (least-most) | " + " | ".join(f"{kind} | CPU" for kind in kinds) + " |")
+    print("|---" * (2 * len(kinds) + 1) + "|")
     for place, name in enumerate(Times._fields):
-        cells = []
-        for times in found.values():
-            values = [each[place] for each in times]
-            cells.append(f"{statistics.median(values):.1f} ({min(values):.1f}-{max(values):.1f})")
+        columns = [[each[place][part] for each in times] for times in found.values() for part in (0, 1)]
+        cells = [f"{statistics.median(column):.1f} ({min(column):.1f}-{max(column):.1f})" for column in columns]
         print(f"| {name.replace('_', ' ')} | {' | '.join(cells)} |")
 
 
