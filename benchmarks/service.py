@@ -89,6 +89,12 @@ def serve(delay_s: float, in_flight: int, state: Path | None) -> None:
     listen(app, host="127.0.0.1", port=0, drain_s=5, drain=app.state.judging, access_log=False, backlog=4096)
 
 
+def cpu_s_of(pid: int) -> float:
+    """User and system time of a process so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A running server process."""
@@ -98,8 +104,7 @@ class Server:
 
     def cpu_s(self) -> float:
         """User and system time so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s_of(self.pid)
 
     def resident_mb(self) -> float:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])

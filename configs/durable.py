@@ -22,10 +22,27 @@ def publish(temporary: Path, path: Path) -> None:
     sync(path.parent)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a small file at once: it holds all of the text, or what it held before."""
+def own_folder(path: Path) -> None:
+    """Make a folder for its owner alone, and those above it that are missing. One that is there stays as it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    for missing in reversed([path, *path.parents]):
+        if not missing.is_dir():
+            missing.mkdir(mode=0o700, exist_ok=True)
+
+
+def for_owner(path: str, flags: int) -> int:
+    """Opens files that hold what others sent, for `open(…, opener=for_owner)`: nobody else on the machine may read them."""
+    return os.open(path, flags, 0o600)
+
+
+def write_whole(path: Path, text: str, *, private: bool = False) -> None:
+    """Write a small file at once: it holds all of the text, or what it held before; `private`: for its owner alone."""
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
+    with open(temporary, "w", encoding="utf-8", opener=for_owner if private else None) as file:
+        file.write(text)
     publish(temporary, path)
 
 

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from math import isfinite
 from time import monotonic
 from typing import Any, Self
 
 from medverify.address import key_of, url_of
 from medverify.batches import BatchSize
 from retrieval.answers import Answer, Lines
-from verifier.service import JudgingServiceAtUrl, OutOfTimeError, WrongAnswerError
+from verifier.service import JudgingServiceAtUrl, OutOfTimeError, RefusedError, WrongAnswerError
 
 _MOST_BYTES, _ITEM_BYTES = 16 * 2**20, 8 * 2**20  # of an answer, and for each of its items
 SHORT_S = 60.0  # for what asks nothing of the judge
@@ -39,8 +40,10 @@ class Calls:
             batch: cases in a request, at most. Fewer are sent to a service that takes fewer.
 
         Raises:
-            ValueError: no URL is given, or it is none; `concurrency` or `batch` is below 1.
+            ValueError: no URL is given, or it is none; `concurrency` or `batch` is below 1; `deadline_s` is no number of seconds.
         """
+        if not isfinite(deadline_s):
+            raise ValueError(f"deadline_s is {deadline_s}; expected a number of seconds")
         if concurrency < 1:
             raise ValueError(f"concurrency is {concurrency}; expected at least 1")
         self._service = JudgingServiceAtUrl(url_of(url), api_key=key_of(api_key), retries=retries)
@@ -106,6 +109,9 @@ class Calls:
             places.release()
 
     def _ends(self, deadline_s: float | None) -> float:
+        """When a call is over, on the monotonic clock; a RefusedError for a deadline that no service could be told."""
+        if deadline_s is not None and not isfinite(deadline_s):
+            raise RefusedError(f"deadline_s is {deadline_s}; expected a number of seconds: nothing was sent")
         return monotonic() + (self._deadline_s if deadline_s is None else deadline_s)
 
     def _soon(self) -> float:

@@ -60,9 +60,10 @@ class JobCalls(Calls):
 
         Raises:
             OutOfTimeError: it is not over by then; it goes on.
+            RefusedError: `deadline_s` is no number of seconds.
             RemoteJudgeError: the service cannot be asked.
         """
-        ends, pause_s = None if deadline_s is None else monotonic() + deadline_s, _FIRST_POLL_S
+        ends, pause_s = None if deadline_s is None else self._ends(deadline_s), _FIRST_POLL_S
         while not (job := await self.job(job_id)).over:
             if ends is not None and monotonic() + pause_s >= ends:
                 raise OutOfTimeError(f"{self.url}: job {job_id} has {job.done} of {job.total} after {deadline_s:g} s")

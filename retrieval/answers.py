@@ -1,6 +1,7 @@
 """Reading what a server answers, whatever that is: no more than a number of bytes, and every fault of one kind."""
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 import httpx2
@@ -41,6 +42,10 @@ class Answer(NamedTuple):
         return f"HTTP {self.status}: {detail:.300}"
 
 
+class UnsendableError(RetrievalError):
+    """The body cannot be written as JSON: a number that is not finite, half a character. Nothing was sent."""
+
+
 class Lines(NamedTuple):
     """A body of JSON lines."""
 
@@ -59,6 +64,7 @@ async def ask(
         body: to be sent as JSON, or as JSON lines.
 
     Raises:
+        UnsendableError: the body is none.
         RetrievalError: the answer is longer than that, or packed in a way that cannot be undone.
         httpx2.TransportError: the connection was not made, or lost.
     """
@@ -67,7 +73,11 @@ async def ask(
     if isinstance(body, Lines):
         sent = {"content": body.text, "headers": {"Content-Type": "application/x-ndjson"}}
     try:
-        async with client.stream(method, url, **sent) as reply:
+        request = client.build_request(method, url, **sent)
+    except (TypeError, ValueError) as error:
+        raise UnsendableError(f"{client.base_url}{url}: the body cannot be sent: {error!s:.300}") from error
+    try:
+        async with aclosing(await client.send(request, stream=True)) as reply:
             async for piece in reply.aiter_bytes():
                 received += piece
                 if len(received) > most:

@@ -56,12 +56,14 @@ def create_app(
     service = JudgingService(judge, settings, stores, coherence=coherence, tracing=tracing)
     metrics = JudgingMetrics(service, info)
     keeper = JobKeeper(service, settings, stores.jobs)
+    door = Door(stores.keys, settings.keys, reachable=not is_loopback(settings.host))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as closing:  # in the reverse order, each whatever becomes of the others
             for part in (tracing, stores, service):
                 closing.push_async_callback(part.aclose)
+            closing.callback(door.close)
             await service.start()
             closing.callback(asyncio.create_task(stores.keep_tidy()).cancel)
             closing.push_async_callback(keeper.aclose)
@@ -83,8 +85,7 @@ def create_app(
     app.add_middleware(
         BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s, larger={jobs.PATH: settings.jobs.max_bytes}
     )
-    app.state.door = Door(stores.keys, settings.keys, reachable=not is_loopback(settings.host))
-    app.add_middleware(KeysFirst, door=app.state.door)
+    app.add_middleware(KeysFirst, door=door)
     app.add_middleware(SecurityHeaders)
     app.include_router(verify.router(service))
     app.include_router(stream.router(service))

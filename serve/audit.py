@@ -20,7 +20,11 @@ T = TypeVar("T")
 FOLDER = "audit"
 _RETRY_AFTER_S = 30
 _QUIET_S = 60.0  # between two reports of trouble
-_TROUBLE = (OSError, sqlite3.Error)  # of the disk
+_TROUBLE = (OSError, sqlite3.Error)  # of the disk; a TimeoutError is an OSError
+_PATIENCE_S = 10.0  # with a disk that does not answer
+_LAST_WORD_S = 0.2  # for what is given at its deadline: it is to be written down, too
+_PROBE_S = 2.0  # for a look at whether the log can be written
+_STANDS_S = 5.0  # how long the answer to that is good for
 
 _Waiting = tuple[Sequence[Judged], "asyncio.Future[list[str]]"]
 
@@ -50,11 +54,16 @@ class AuditLog:
         self._arrived: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
         self._reported = float("-inf")
+        self._writable_until = float("-inf")  # on the monotonic clock; asked again behind it
 
-    async def record(self, judged: Sequence[Judged]) -> list[Judgment]:
+    async def record(self, judged: Sequence[Judged], *, left_s: float = _PATIENCE_S) -> list[Judgment]:
         """Write judgments down, and return them with their ids in the log; without, where they could not be written.
 
         They are the system's when this returns: a killed process loses none, a power cut perhaps the last seconds.
+
+        Args:
+            judged: what is to be written.
+            left_s: seconds until they are to be given. A disk that does not answer by then cannot be written.
 
         Raises:
             ServiceError: 503 with Retry-After, where they cannot be written and are to be refused then.
@@ -64,19 +73,35 @@ class AuditLog:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_arrived())
         try:
-            ids = await done
+            async with asyncio.timeout(min(_PATIENCE_S, max(left_s, _LAST_WORD_S))):
+                ids = await done
         except _TROUBLE as error:
+            self._arrived = [waiting for waiting in self._arrived if waiting[1] is not done]
+            self._writable_until = float("-inf")
             self.stats.failed += len(judged)
             self._report(error)
             if self._refuse:
-                detail = "judgments cannot be written down at the moment, and are not given without"
-                headers = {"Retry-After": str(_RETRY_AFTER_S)}
-                raise ServiceError(
-                    503, "audit-unavailable", "The audit log cannot be written", detail, headers
-                ) from error
+                raise _unwritable() from error
             return [item.judgment for item in judged]
+        self._writable_until = time.monotonic() + _STANDS_S
         self.stats.written += len(judged)
         return [item.judgment.model_copy(update={"judgment_id": id}) for item, id in zip(judged, ids, strict=True)]
+
+    async def check(self) -> None:
+        """Return if judgments can be given: they can be written down, or are given all the same.
+
+        Raises:
+            ServiceError: 503 with Retry-After.
+        """
+        if not self._refuse or time.monotonic() < self._writable_until:
+            return
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                await self._in_thread(self._store.check)
+        except _TROUBLE as error:
+            self._report(error)
+            raise _unwritable() from error
+        self._writable_until = time.monotonic() + _STANDS_S
 
     async def find(self, id: str) -> AuditedJudgment | None:
         """The judgment with this id and its evidence, or None.
@@ -145,6 +170,13 @@ class AuditLog:
         now = time.monotonic()
         if now - self._reported >= _QUIET_S:
             self._reported = now
+            what = str(error) or "the disk does not answer"
             logger.error(
-                "the audit log has trouble (%s); %d judgments were not written so far", error, self.stats.failed
+                "the audit log has trouble (%s); %d judgments were not written so far", what, self.stats.failed
             )
+
+
+def _unwritable() -> ServiceError:
+    detail = "judgments cannot be written down at the moment, and are not given without"
+    headers = {"Retry-After": str(_RETRY_AFTER_S)}
+    return ServiceError(503, "audit-unavailable", "The audit log cannot be written", detail, headers)

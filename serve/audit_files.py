@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from configs.durable import own_folder
 from serve.judgment_ids import LENGTH
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,20 @@ class AuditWriter:
             raise
         self._size += len(data)
         self.last_id = lines[-1].id
+
+    def check(self) -> None:
+        """Write a page beside the files and take it away again.
+
+        Raises:
+            OSError: that is not possible, so nothing else is.
+        """
+        probe = self.folder / "probe"
+        file = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            _write_all(file, bytes(4096))
+        finally:
+            os.close(file)
+            probe.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Flush the file to the disk and let the folder go."""
@@ -160,7 +175,7 @@ def _files(folder: Path) -> list[Path]:
 def _own_folder(log: Path) -> tuple[int, Path]:
     for number in count(1):
         folder = log / str(number)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own_folder(folder)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

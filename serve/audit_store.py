@@ -76,9 +76,7 @@ class AuditStore:
         Raises:
             OSError, sqlite3.Error: no line was written.
         """
-        if self._writer is None:
-            self._writer = self._open_writer()
-            self._ids = JudgmentIds(self._clock, self._writer.last_id)
+        writer = self._opened()
         # First the passages: a line never refers to one that is not there.
         self._passages.keep(
             passage for item in judged for search in item.judgment.searches for passage in search.passages
@@ -89,8 +87,16 @@ class AuditStore:
             id = self._ids.next()
             line = AuditLine.of(item, id, now, texts=self._settings.texts)
             lines.append(Line(id, line.model_dump_json().encode()))
-        self._writer.append(lines)
+        writer.append(lines)
         return [line.id for line in lines]
+
+    def check(self) -> None:
+        """Return if something could be written at the moment.
+
+        Raises:
+            OSError: it could not.
+        """
+        self._opened().check()
 
     def find(self, id: str) -> AuditedJudgment | None:
         """The judgment with this id and what is left of its evidence, or None.
@@ -142,10 +148,13 @@ class AuditStore:
         self._writer = None
         self._passages.close()
 
-    def _open_writer(self) -> AuditWriter:
-        settings = self._settings
-        hours = [settings.max_file_hours, *([settings.retention_days * 24] if settings.retention_days else [])]
-        return AuditWriter(self._folder, max_bytes=settings.max_file_bytes, max_age_s=min(hours) * 3600)
+    def _opened(self) -> AuditWriter:
+        if self._writer is None:
+            settings = self._settings
+            hours = [settings.max_file_hours, *([settings.retention_days * 24] if settings.retention_days else [])]
+            self._writer = AuditWriter(self._folder, max_bytes=settings.max_file_bytes, max_age_s=min(hours) * 3600)
+            self._ids = JudgmentIds(self._clock, self._writer.last_id)
+        return self._writer
 
     def _evidence(self, line: AuditLine) -> dict[str, Passage]:
         try:

@@ -28,6 +28,7 @@ T = TypeVar("T")
 FILE = "judgments.sqlite"
 _BUSY_S = 0.25  # a request may be waiting
 _MOST_WAITING = 1000  # judgments on their way into the file
+_PATIENCE_S, _SHARE = 5.0, 0.25  # with the disk, for a request; and of the time that the request has, at most
 _DAY_S = 86_400
 _VERSION = 1
 _SCHEMA = """
@@ -85,13 +86,16 @@ class JudgmentCache:
         self.stats = CacheStats()
         self._thread = ThreadPoolExecutor(1, "judgment-cache")
         self._waiting = 0
+        self._slow_until = float("-inf")  # on the monotonic clock: the disk did not answer
         # The rest belongs to the thread.
         self._connection: sqlite3.Connection | None = None
         self._resting_until = 0.0
         self._tick = 0  # orders uses; a clock may jump
         self._touched: dict[int, int] = {}
 
-    async def get(self, judge: ServedJudge, case: Case, seed: int, about: str) -> Judgment | None:
+    async def get(
+        self, judge: ServedJudge, case: Case, seed: int, about: str, *, left_s: float = _PATIENCE_S
+    ) -> Judgment | None:
         """The judgment of this case, if it was made: with this case's id, what `judge`'s calibration says of it now, and
         without the times it took, because this time it took none.
 
@@ -100,14 +104,28 @@ class JudgmentCache:
             case: what is judged; its id does not matter.
             seed: of the sampling.
             about: the question that is asked about the trace.
+            left_s: seconds that the request has. A file that does not answer in a part of them has not got the judgment.
         """
         key = _key(judge.judge_id, case.digest, seed, about)
-        found = await self._in_thread(lambda: self._attempt(lambda connection: self._read(connection, key)))
+        found = await self._read_in_time(key, min(_PATIENCE_S, _SHARE * left_s))
         if found is None or (found.judge_id, found.case_digest, found.seed) != (judge.judge_id, case.digest, seed):
             self.stats.misses += 1
             return None
         self.stats.hits += 1
         return found.model_copy(update={"id": case.id, "p_calibrated": judge.calibrated(found.p_correct)})
+
+    async def _read_in_time(self, key: bytes, within_s: float) -> Judgment | None:
+        if time.monotonic() < self._slow_until:
+            self.stats.skipped += 1
+            return None
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._in_thread(lambda: self._attempt(lambda connection: self._read(connection, key)))
+        except TimeoutError:
+            self.stats.errors += 1
+            self._slow_until = time.monotonic() + self._rest_s
+            logger.warning("the judgment cache does not answer; going on without it for %g s", self._rest_s)
+            return None
 
     def put(self, judgment: Judgment, about: str) -> None:
         """Keep a judgment if it was scored. Returns at once; it is written soon after, or dropped if that fails."""

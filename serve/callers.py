@@ -1,8 +1,10 @@
 """Who asks: the key of a request, and what it is good for."""
 
+import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -16,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 ANONYMOUS = "anonymous"
 _RETRY_AFTER_S = 10
+_PATIENCE_S = 2.0  # with the disk that holds the keys
 
 _bearer = HTTPBearer(auto_error=False, description="A key from `medverify keys add`, where the service asks for keys.")
 _header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The same key, for clients that send no bearer.")
@@ -45,46 +48,53 @@ class Door:
         """
         self._keys = None if rule == "off" else keys
         self._in_force = keys is not None and (rule == "required" or (rule == "auto" and reachable))
+        self._thread = ThreadPoolExecutor(1, "keys")  # where the disk is waited for
 
-    def admit(self, token: str | None, scopes: frozenset[Scope]) -> Caller:
-        """The caller that sent this key, which must be good for one of the scopes.
+    async def let_in(self, token: str | None) -> Caller:
+        """The caller that sent this key. Keys that were changed are read again first, beside the event loop.
 
         Raises:
-            ServiceError: 401 for a key that is missing, wrong or revoked; 403 for one without the scope; 503 where the keys
-                cannot be read.
+            ServiceError: 401 for a key that is missing, wrong or revoked; 503 where the keys cannot be read.
         """
         if self._keys is None:
             return Caller()
         try:
-            self._in_force = self._in_force or self._keys.any()
-            if not self._in_force:
-                return Caller()
-            key = self._keys.check(token) if token else None
-        except KeysError as error:
-            logger.error("%s", error)
+            if not self._keys.is_current():
+                async with asyncio.timeout(_PATIENCE_S):
+                    await asyncio.get_running_loop().run_in_executor(self._thread, self._keys.refresh)
+        except (KeysError, TimeoutError) as error:
+            logger.error("%s", str(error) or f"the keys could not be read within {_PATIENCE_S:g} s")
             headers = {"Retry-After": str(_RETRY_AFTER_S)}
             detail = "keys cannot be checked at the moment"
             raise ServiceError(503, "keys-unavailable", "Nobody can be let in", detail, headers) from error
+        self._in_force = self._in_force or self._keys.in_force
+        if not self._in_force:
+            return Caller()
+        key = self._keys.find(token) if token else None
         if key is None:
             detail = "the key is not valid" if token else "send a key as `Authorization: Bearer …` or `X-API-Key: …`"
             challenge = 'Bearer realm="medverify"' + (', error="invalid_token"' if token else "")
             raise ServiceError(401, "unauthorized", "A key is needed", detail, {"WWW-Authenticate": challenge})
-        if not key.scopes & scopes:
-            needed = " or ".join(sorted(scopes))
-            raise ServiceError(403, "forbidden", "The key is not good for this", f"it needs the scope {needed}")
         return Caller(key.name, key.scopes)
+
+    def close(self) -> None:
+        """End the thread, once nobody asks any more."""
+        self._thread.shutdown(wait=False)
 
 
 def _good_for(*scopes: Scope) -> Callable[..., Coroutine[Any, Any, Caller]]:
-    """A dependency: the caller of a request, whose key is good for one of these scopes."""
+    """A dependency: the caller of a request, who was let in already, and whose key is good for one of these scopes."""
 
     async def dependency(
         request: Request,
-        bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-        header: Annotated[str | None, Depends(_header)],
+        _bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],  # for the description
+        _header: Annotated[str | None, Depends(_header)],
     ) -> Caller:
-        door: Door = request.app.state.door
-        return door.admit(bearer.credentials if bearer else header, frozenset(scopes))
+        caller: Caller = request.state.caller
+        if not caller.scopes & frozenset(scopes):
+            needed = " or ".join(sorted(scopes))
+            raise ServiceError(403, "forbidden", "The key is not good for this", f"it needs the scope {needed}")
+        return caller
 
     return dependency
 
@@ -111,6 +121,11 @@ def check_start(host: str, rule: Literal["auto", "required", "off"], keys: KeySt
         KeysError: the keys cannot be read.
     """
     if is_loopback(host):
+        if rule == "auto" and keys is not None and keys.lost():
+            logger.warning(
+                "there was a key here, and there is none now: nobody is let in. Make one: medverify keys add NAME. To let "
+                "everybody in: --set serve.keys=off"
+            )
         return
     if rule == "off":
         logger.warning("listening on %s without keys: whoever can connect is let in", host or "all addresses")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from json import JSONDecodeError
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,7 +11,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
+from configs.strict_json import RepeatedKeyError
 from serve.security_headers import HEADERS
+from serve.strict_bodies import RepeatedKeyInBodyError
 from verifier.types import field_as_written
 
 MEDIA_TYPE = "application/problem+json"
@@ -62,6 +65,27 @@ def unfit(faults: Sequence[Mapping[str, str]]) -> ServiceError:
     return ServiceError(422, "invalid-request", "The request does not fit the schema", detail, errors=list(faults))
 
 
+def repeated(key: str, where: str = "") -> dict[str, str]:
+    """The fault of a key that is there twice; `where` comes before its name."""
+    return {"field": where + (key or "(empty)"), "expected": "one value: this key is there twice"}
+
+
+def expected_by(error: Mapping[str, Any]) -> str:
+    """What pydantic expected, in words for callers: they know of objects, not of our classes."""
+    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        return "Input should be an object"
+    return str(error["msg"])
+
+
+def unfit_json(error: ValueError, where: str = "body") -> dict[str, str]:
+    """The fault of a text that cannot be read as JSON at all."""
+    if isinstance(error, RepeatedKeyError):
+        return repeated(error.key, "" if where == "body" else f"{where}: ")
+    if isinstance(error, JSONDecodeError):
+        return {"field": where, "expected": f"JSON; at character {error.pos}: {error.msg}"}
+    return {"field": where, "expected": "JSON: text in UTF-8, not nested too deeply, numbers of a usual length"}
+
+
 def described(statuses: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
     """For a route's `responses`: what each status means, and that its body is a `Problem`."""
     content = {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}
@@ -107,6 +131,11 @@ def install(app: FastAPI) -> None:
         refusal = unfit([_fault(item, error.body) for item in error.errors()])
         return problem(refusal.status, refusal.kind, refusal.title, refusal.detail, **refusal.more)
 
+    @app.exception_handler(RepeatedKeyInBodyError)
+    async def repeated_key(_: Request, error: RepeatedKeyInBodyError) -> JSONResponse:
+        refusal = unfit([repeated(error.key)])
+        return problem(refusal.status, refusal.kind, refusal.title, refusal.detail, **refusal.more)
+
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> JSONResponse:
         title = str(error.detail)
@@ -127,13 +156,13 @@ def _fault(error: Mapping[str, Any], body: Any) -> dict[str, str]:
     """A field by its dotted path in the body as it was sent, and what was expected there."""
     where, *path = error["loc"]
     if where != "body":  # a parameter of the address, or a header
-        return {"field": ".".join(map(str, path)), "expected": error["msg"]}
+        return {"field": ".".join(map(str, path)), "expected": expected_by(error)}
     if error["type"] == "json_invalid":  # the path is a position
         return {"field": "body", "expected": f"JSON; at character {path[0]}: {error['ctx']['error']}"}
     if isinstance(error["input"], bytes):  # FastAPI did not read it as JSON
         return {"field": "body", "expected": "JSON, sent with the header Content-Type: application/json"}
     path = path[1:] if path[:1] and path[0] in _SHAPES else path
-    return {"field": _as_written(path, body) or "body", "expected": error["msg"]}
+    return {"field": _as_written(path, body) or "body", "expected": expected_by(error)}
 
 
 def _as_written(path: list[str | int], body: Any) -> str:

@@ -2,29 +2,28 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from configs.settings import ServeSettings
 from serve.admission import Admission, draining
 from serve.callers import ANONYMOUS, Caller
-from serve.errors import ServiceError, without_folders
+from serve.errors import ServiceError
 from serve.fair_places import FairPlaces
 from serve.flights import Flights
 from serve.judging_stats import JudgingStats
 from serve.pace import Pace
-from serve.request_ids import request_id
+from serve.request_ids import in_the_log, request_id
 from serve.served_judge import ServedJudge
 from serve.stores import About, Asked, Given, Stores
 from serve.tracing import Tracing
 from serve.watching import Admitted, Silence, Told, watched
-from verifier.types import Case, Judgment
+from verifier.types import Case, Judgment, Status
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-#: Addresses of an engine or an index, and names of our own classes: no business of a caller's.
-_INSIDE = re.compile(r"\bhttps?://[^\s;,'\"]+|\b[A-Z]\w*(?:Error|Exception)\b")
+#: What callers are told of failures whose reasons name addresses, files or classes.
+_PUBLIC = {Status.ENGINE_FAILED: "the judge's engine failed", Status.RETRIEVAL_FAILED: "a search failed"}
 
 
 class JudgingService:
@@ -128,11 +127,12 @@ class JudgingService:
         if self.draining:
             raise draining()
         allowed_s = min(filter(None, (self.judge.deadline_s, deadline_s)))
-        deadline = asyncio.get_running_loop().time() + allowed_s
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + allowed_s
         seeds = [judge.seed if one.seed is None else one.seed for one, judge in zip(asked, judges, strict=True)]
         found = await _together(
             [
-                self.stores.recall(judge, one.case, seed, one.about)
+                self.stores.recall(judge, one.case, seed, one.about, left_s=allowed_s)
                 for one, judge, seed in zip(asked, judges, seeds, strict=True)
             ]
         )
@@ -159,7 +159,9 @@ class JudgingService:
                 for place, judgment in zip(places, await _together(asking), strict=True):
                     given[place] = Given(_for_callers(judgment))
         answers = [one for one in given if one is not None]
-        judgments = await self.stores.record(asked, answers, self.judge, caller, request_id=request_id())
+        judgments = await self.stores.record(
+            asked, answers, self.judge, caller, request_id=request_id(), left_s=deadline - loop.time()
+        )
         self.stats.given.update(judgment.status for judgment in judgments)
         return judgments
 
@@ -195,12 +197,11 @@ class JudgingService:
 
 
 def _for_callers(judgment: Judgment) -> Judgment:
-    """The judgment without what its failure tells of the service's insides; these are logged."""
-    public = without_folders(_INSIDE.sub("…", judgment.detail))
-    if public == judgment.detail:
+    """The judgment without what its failure tells of the service's insides; that is logged."""
+    if (public := _PUBLIC.get(judgment.status)) is None:
         return judgment
     _log.warning("case %s: %s: %s", judgment.case_digest, judgment.status, judgment.detail)
-    return judgment.model_copy(update={"detail": public})
+    return judgment.model_copy(update={"detail": f"{public}; {in_the_log()}"})
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

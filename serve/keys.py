@@ -6,11 +6,14 @@ keys: nobody can try 2^256 of them, so no slow hash is needed, and a check costs
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,8 +23,11 @@ from serve.sqlite_file import connect, ensure_schema, transaction
 
 PREFIX = "mv_"
 FILE = "keys.sqlite"
+MARKER = "keys.in-force"  # beside it, from the first key on: a file that was lost must not open the door
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-_BUSY_S = 1.0  # a check runs on the event loop; readers do not wait for writers, so it hardly ever does
+_BUSY_S = 1.0  # readers do not wait for writers, so this is hardly ever waited
+_SETTLED_S = 1.0  # a file that was changed later than this may change again without looking any different
+_Look = list[tuple[int, ...] | None]  # of files: device, inode, bytes, nanoseconds of the last change
 _VERSION = 1
 _SCHEMA = """
 CREATE TABLE keys (
@@ -64,11 +70,16 @@ class KeyStore:
     def __init__(self, path: Path) -> None:
         """Name the file; it is made when the first key is."""
         self._path = path
+        self._marker = path.with_name(MARKER)
+        self._looked_at = [os.fspath(path), f"{path}-wal", os.fspath(self._marker)]
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._opened: tuple[int, int] | None = None  # device and inode of what the connection reads
         self._version = -1
+        # In memory, replaced as a whole: whoever reads them waits for nobody.
         self._keys: dict[bytes, Key] = {}
+        self._in_force = False
+        self._seen: _Look | None = None  # how the files looked when they were last read; None: not to be relied on
 
     def add(self, name: str, scopes: Collection[Scope]) -> str:
         """Make a key and return it; nobody can read it again.
@@ -94,6 +105,7 @@ class KeyStore:
             except (sqlite3.Error, OSError) as error:
                 raise self._unusable(error) from error
             self._version = -1
+            self._mark()
         return token
 
     def revoke(self, name: str) -> Key:
@@ -126,60 +138,92 @@ class KeyStore:
         Raises:
             KeysError: the file cannot be read.
         """
-        with self._lock:
-            self._refresh_or_tell()
-            return sorted(self._keys.values(), key=lambda key: key.created)
+        self.refresh()
+        return sorted(self._keys.values(), key=lambda key: key.created)
 
-    def check(self, token: str) -> Key | None:
-        """The key that this is, or None for one that is wrong or revoked. Costs microseconds unless the file has changed.
+    def is_current(self) -> bool:
+        """Whether what is in memory is what the file says. Asks the system about three names, and reads nothing."""
+        return self._seen is not None and self._seen == self._look()
+
+    def refresh(self) -> None:
+        """Read the keys again if they were changed. Waits for the disk.
 
         Raises:
             KeysError: the file cannot be read; nobody may be let in.
         """
-        digest = _digest(token)
         with self._lock:
-            self._refresh_or_tell()
-            # Every key is compared, and each comparison takes the same time wherever two digests differ: the time of an answer
-            # tells nothing about any key.
-            found = [key for known, key in self._keys.items() if hmac.compare_digest(known, digest)]
-            return found[0] if found and found[0].revoked is None else None
+            try:
+                self._refresh()
+            except (sqlite3.Error, OSError) as error:
+                raise self._unusable(error) from error
 
-    def any(self) -> bool:
-        """Whether a key was ever made. Revoked ones count: revoking the last key must not open the door.
+    def find(self, token: str) -> Key | None:
+        """The key that this is, as far as is in memory, or None for one that is wrong or revoked."""
+        digest = _digest(token)
+        # Every key is compared, and each comparison takes the same time wherever two digests differ: the time of an answer
+        # tells nothing about any key.
+        found = [key for known, key in self._keys.items() if hmac.compare_digest(known, digest)]
+        return found[0] if found and found[0].revoked is None else None
+
+    @property
+    def in_force(self) -> bool:
+        """Whether a key was ever made, as far as is in memory. Revoked ones count, and lost ones do: neither opens the door."""
+        return self._in_force
+
+    def lost(self) -> bool:
+        """Whether there is no key any more where there once was one, not even a revoked one.
 
         Raises:
             KeysError: the file cannot be read.
         """
-        with self._lock:
-            self._refresh_or_tell()
-            return bool(self._keys)
+        self.refresh()
+        return self._in_force and not self._keys
 
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:
             self._close()
 
-    def _refresh_or_tell(self) -> None:
-        try:
-            self._refresh()
-        except (sqlite3.Error, OSError) as error:
-            raise self._unusable(error) from error
-
     def _refresh(self) -> None:
         """Read the keys again if the file was changed or replaced. One that vanished has no keys."""
+        looked, now = self._look(), time.time_ns()  # before anything is read: a change meanwhile is seen the next time
         try:
             self._path.stat()
         except FileNotFoundError:
             self._close()
             self._keys = {}
-            return
-        connection = self._open(create=False)
+        else:
+            self._read(self._open(create=False))
+        if self._keys and not self._marker.exists():
+            self._mark()
+        self._in_force = bool(self._keys) or self._marker.exists()
+        newest = max((seen[-1] for seen in looked if seen), default=0)
+        self._seen = looked if now - newest > _SETTLED_S * 1e9 else None
+
+    def _read(self, connection: sqlite3.Connection) -> None:
         (version,) = connection.execute("PRAGMA data_version").fetchone()
-        if version == self._version:
-            return
-        rows = connection.execute("SELECT digest, name, scopes, created, revoked FROM keys ORDER BY rowid").fetchall()
-        self._keys = {digest: _key(digest, *rest) for digest, *rest in rows}
-        self._version = version
+        if version != self._version:
+            rows = connection.execute(
+                "SELECT digest, name, scopes, created, revoked FROM keys ORDER BY rowid"
+            ).fetchall()
+            self._keys = {digest: _key(digest, *rest) for digest, *rest in rows}
+            self._version = version
+
+    def _look(self) -> _Look:
+        """What tells a changed file from an unchanged one, for each; None: it is not there."""
+        found: _Look = []
+        for path in self._looked_at:
+            try:
+                status = os.stat(path)
+            except OSError:  # one that cannot be reached fails when it is read
+                found.append(None)
+            else:
+                found.append((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+        return found
+
+    def _mark(self) -> None:
+        with suppress(OSError):  # tried again whenever the keys are read
+            os.close(os.open(self._marker, os.O_WRONLY | os.O_CREAT, 0o600))
 
     def _open(self, *, create: bool) -> sqlite3.Connection:
         if self._connection is not None and (not create or self._path.exists()):
@@ -201,7 +245,7 @@ class KeyStore:
     def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-        self._connection, self._opened, self._version = None, None, -1
+        self._connection, self._opened, self._version, self._seen = None, None, -1, None
 
     def _unusable(self, error: Exception) -> KeysError:
         self._close()

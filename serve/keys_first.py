@@ -5,7 +5,6 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serve import keys
 from serve.callers import Door
 from serve.errors import ServiceError, problem
 
@@ -14,11 +13,12 @@ OPEN = frozenset({"/", "/health", "/ready", "/openapi.json"})
 #: As are the files that the page consists of.
 OPEN_FOLDERS = ("/page/",)
 
-_ANY = frozenset(keys.Scope)
-
 
 class KeysFirst:
-    """ASGI middleware: 401 without a valid key, where keys are in force. The route then looks at what the key is good for."""
+    """ASGI middleware: 401 without a valid key, where keys are in force.
+
+    The caller is kept with the request as `state.caller`, and the route looks at what its key is good for.
+    """
 
     def __init__(self, app: ASGIApp, door: Door, open_paths: Collection[str] = OPEN) -> None:
         self._app = app
@@ -28,7 +28,7 @@ class KeysFirst:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._is_open(scope["path"]):
             try:
-                self._door.admit(_token(Headers(scope=scope)), _ANY)
+                scope.setdefault("state", {})["caller"] = await self._door.let_in(_token(Headers(scope=scope)))
             except ServiceError as error:
                 refusal = problem(error.status, error.kind, error.title, error.detail, error.headers)
                 await refusal(scope, receive, send)

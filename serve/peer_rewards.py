@@ -9,11 +9,11 @@ from fastapi import Query
 from pydantic import ValidationError
 
 from serve.callers import Caller
-from serve.errors import ServiceError, unfit
+from serve.errors import ServiceError, expected_by, unfit
 from serve.judging import JudgingService
 from serve.reward_schemas import DEFAULT_WEIGHTS, Accuracy, Components, Reward, Share, TraceItem, Weights
 from serve.rewarding import Sought, reward_all
-from serve.schemas import Seed
+from serve.schemas import SeedInAddress
 from verifier.types import Status
 
 _LONGEST_LABEL = 10_000  # characters; a data set's record in its place is no answer
@@ -28,8 +28,10 @@ def sought(  # noqa: PLR0917 - FastAPI calls it, by name
     accuracy_weight: _Weight = None,
     coherence_weight: _Weight = None,
     format_weight: _Weight = None,
-    seed: Annotated[Seed, Query()] = None,
-    deadline_s: Annotated[float | None, Query(gt=0, description="Seconds for the request.")] = None,
+    seed: Annotated[SeedInAddress, Query()] = None,
+    deadline_s: Annotated[
+        float | None, Query(gt=0, allow_inf_nan=False, description="Seconds for the request.")
+    ] = None,
 ) -> Sought:
     """What a reward is made of, from the address: the body belongs to the trainer.
 
@@ -71,7 +73,7 @@ def item_of(
     try:
         return TraceItem.model_validate({"case": {"id": id, **case}, "label": label.strip() if known else None})
     except ValidationError as error:
-        what = {str(fault["loc"][1]): fault["msg"] for fault in error.errors() if len(fault["loc"]) > 1}
+        what = {str(fault["loc"][1]): expected_by(fault) for fault in error.errors() if len(fault["loc"]) > 1}
         told = "; ".join(f"{name}: {why}" for name, why in what.items())
         raise unfit([{"field": field, "expected": told or "a question and a response"}]) from error
 

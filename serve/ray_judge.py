@@ -6,6 +6,7 @@ The classes are plain ones that import Ray where they meet it, so that what they
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,17 +14,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from retrieval.passage import Hit, RetrievalError, Retriever, UnavailableError
 from serve.schemas import Info
 from verifier.calibration import Calibration
+from verifier.confidence import read_confidence
+from verifier.engines.base import EngineError, Generate
 from verifier.events import Event, Watch, unwatched
 from verifier.judge import Judge
+from verifier.prompt import prefix_ids
 from verifier.types import Case, Judgment, Status, StopReason
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
+logger = logging.getLogger(__name__)
+
 _TRIES = 2  # of a case whose replica is lost; a case that is the reason of the loss must not take all replicas with it
 _LAST_WORD_S = 0.5  # beyond the deadline, for the replica's own judgment that there was no time
 _LOOK_S = 1.0  # between two looks at whether a replica can still be expected
-_FAILURES_IN_A_ROW = 8  # of the engine, after which a replica is not healthy
+_FAILURES_IN_A_ROW = 8  # after which the engine is asked for a token: cases that are bad by themselves fail as well
+_PROBE_S = 4.0  # for that token; Ray Serve waits 5 s
 
 
 class UnhealthyError(RuntimeError):
@@ -95,17 +102,33 @@ class JudgeReplica:
         """Ray Serve asks this before it gives cases to a replica, and then now and then; what fails is replaced.
 
         A replica whose engine does nothing but fail is quickly done with every case, and would draw those of the others to it.
+        One that got nothing but bad cases is in order.
 
         Raises:
             EngineError: the engine cannot be warmed up.
-            UnhealthyError: the engine failed too often in a row.
+            UnhealthyError: cases failed too often in a row, and the engine fails at a text of our own, too.
         """
         if not self._is_warm:
             for judge in self._judges.values():
                 await judge.warm_up()
             self._is_warm = True
         if self._failures >= _FAILURES_IN_A_ROW:
-            raise UnhealthyError(f"the engine failed {self._failures} times in a row")
+            try:
+                async with asyncio.timeout(_PROBE_S):
+                    await self._write_a_token()
+            except TimeoutError:  # no place for it: others are at work
+                return
+            except EngineError as error:
+                raise UnhealthyError(f"the engine failed {self._failures} times in a row: {error}") from error
+            self._failures = 0
+
+    async def _write_a_token(self) -> None:
+        """Have the engine continue the text that every prompt begins with; raises EngineError."""
+        judge = next(iter(self._judges.values()))
+        begun = prefix_ids(judge.prompt, judge.engine.tokenizer)
+        async with judge.engine.open() as [sequence]:
+            written = await sequence.generate(Generate(begun, max_tokens=1, watch=judge.labels.watch))
+            read_confidence(written.watched[0], judge.labels)
 
 
 class _ReplicaLostError(Exception):
@@ -177,7 +200,9 @@ class RayJudge:
                         losses.append(lost)
         except TimeoutError:
             status, reason = Status.TIMEOUT, StopReason.DEADLINE
-            detail = "; ".join([f"no judgment within {allowed_s:g} s", *map(str, losses[-1:])])
+            detail = f"no judgment within {allowed_s:g} s"
+            if losses:
+                logger.warning("case %s: late after a loss: %s", case.digest, losses[-1])
         except _NotJudgedError as error:
             status, reason, detail = Status.ENGINE_FAILED, StopReason.ENGINE_ERROR, str(error)
         else:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 from pydantic.config import JsonDict
 
 from serve.schemas import Deadline
@@ -40,8 +40,10 @@ class RerankRequest(BaseModel):
         list[Annotated[Document, Field(json_schema_extra={"description": "A text, or an object with `text`."})]],
         Field(min_length=1),
     ]
-    top_n: Annotated[int | None, Field(ge=1, description="Only so many of the best; null: all.")] = None
-    return_documents: bool | None = False
+    top_n: Annotated[
+        Annotated[int, Strict()] | None, Field(ge=1, description="Only so many of the best; null: all.")
+    ] = None
+    return_documents: Annotated[bool, Strict()] | None = False
     model: Annotated[str | None, Field(description="Taken and ignored: there is one judge.")] = None
 
     deadline_s: Deadline = None

@@ -45,7 +45,7 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
     install(app)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_s)
 
-    install_searching(app)
+    install_searching(app, reasons=True)
     searching = Searching(retriever, settings)
     app.include_router(searches.router(searching))
     # The same, called without FastAPI's dependency machinery, which costs as much as the rest of the request. The route
@@ -53,11 +53,13 @@ def create_retrieval_app(retriever: LocalRetriever, settings: RetrieveSettings, 
     app.router.routes.insert(0, Route("/retrieve", searching.retrieve, methods=["POST"]))
 
     @app.get("/health")
+    @app.head("/health", include_in_schema=False)
     async def health() -> Health:
         """The process is alive."""
         return Health()
 
     @app.get("/ready", responses={503: SEARCHING[503]})
+    @app.head("/ready", include_in_schema=False)
     async def ready() -> RetrievalReady:
         """Known passages come back when they are asked for; asked again when the last time is long ago."""
         try:

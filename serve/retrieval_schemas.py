@@ -1,18 +1,22 @@
 """What the retrieval routes take and give: the protocols that trainers' clients already speak."""
 
+import json
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
+from configs.strict_json import parse_unique
 from retrieval.local import LocalRetriever
 from retrieval.passage import Hit, Passage, QueryError
-from serve.errors import ServiceError, unfit
+from serve.errors import ServiceError, expected_by, unfit, unfit_json
 
 M = TypeVar("M", bound=BaseModel)
 
 DEFAULT_TOPK = 3
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # what may be half of a pair of UTF-16
 MAX_ACTION_CHARS = 200_000  # an action is one turn of a policy, and a turn of 32,000 tokens has some 130,000 characters
 
 
@@ -37,7 +41,7 @@ class Retrieve(BaseModel):
     return_scores: Annotated[bool, Field(description="false: bare documents instead of document and score.")] = False
     deadline_s: Annotated[
         float | None,
-        Field(gt=0, strict=False, description="Seconds the caller waits; then 503, and no work."),
+        Field(gt=0, strict=False, allow_inf_nan=False, description="Seconds the caller waits; then 503, and no work."),
     ] = None
 
     partial: Annotated[
@@ -94,6 +98,7 @@ class Observe(BaseModel):
     """Actions of a policy, one for each trajectory; all lists have the same length."""
 
     model_config = ConfigDict(
+        strict=True,
         json_schema_extra={
             "examples": [
                 {
@@ -176,20 +181,25 @@ class RetrievalInfo(BaseModel):
 
 
 def read_body(model: type[M], body: bytes) -> M:
-    """Parse and check a body in one pass over its bytes.
+    """Parse and check a body.
 
     Raises:
         ServiceError: 422; names each field and what was expected there.
     """
     try:
-        return model.model_validate_json(body)
+        data = parse_unique(body.decode())
+        if _HALF.search(body):  # a half of a pair by itself is no text, and no index could be asked for it
+            json.dumps(data, ensure_ascii=False).encode()
+        return model.model_validate(data)
     except ValidationError as error:
         raise unfit(
             [
-                {"field": ".".join(map(str, item["loc"])) or "body", "expected": item["msg"]}
+                {"field": ".".join(map(str, item["loc"])) or "body", "expected": expected_by(item)}
                 for item in error.errors(include_url=False, include_input=False, include_context=False)
             ]
         ) from error
+    except ValueError as error:
+        raise unfit([unfit_json(error)]) from error
 
 
 def unusable(position: int | None, error: QueryError) -> ServiceError:

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.config import JsonDict
+from pydantic_core import PydanticKnownError
 
 from serve.schemas import Deadline, Seed
 from verifier.types import Case, Status
@@ -32,7 +33,7 @@ _JUDGE: JsonDict = {
 class Weights(BaseModel):
     """How much each part counts. They are divided by their sum; what is left out counts nothing."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     accuracy: Share = 0.0
     coherence: Share = 0.0
@@ -80,6 +81,13 @@ class TraceItem(BaseModel):
         return {**own, "case": {name: data[name] for name in data if name not in own}}
 
 
+def _whole(label: Any) -> Any:
+    """Neither `true` nor 1.0 is a label, though both are equal to one."""
+    if type(label) is not int:
+        raise PydanticKnownError("int_type")
+    return label
+
+
 class JudgeItem(BaseModel):
     """What a policy that learns to judge wrote about a trace whose label is known."""
 
@@ -88,7 +96,9 @@ class JudgeItem(BaseModel):
     kind: Literal["judge"]
     id: Id
     response: Annotated[str, Field(max_length=200_000, description="Its own text, all turns joined, no evidence.")]
-    label: Annotated[Literal[0, 1], Field(description="1: the trace is free of errors; 0: it is not.")]
+    label: Annotated[
+        Literal[0, 1], BeforeValidator(_whole), Field(description="1: the trace is free of errors; 0: it is not.")
+    ]
 
 
 def _kind(item: Any) -> str:

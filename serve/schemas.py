@@ -2,17 +2,25 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, Tag, model_validator
 from pydantic.config import JsonDict
 
 from serve.nemo_gym_schemas import NemoGymVerify
 from verifier.types import Case, Judgment
 
-Seed = Annotated[int | None, Field(ge=0, le=2**31 - 1, description="Overrides the service's sampling seed.")]
+_SEED = Field(ge=0, le=2**31 - 1, description="Overrides the service's sampling seed.")
+#: In a body, where types are sent: neither a text nor a truth value is a number.
+Seed = Annotated[Annotated[int, Strict()] | None, _SEED]
+#: In an address, where everything is text.
+SeedInAddress = Annotated[int | None, _SEED]
 
 Deadline = Annotated[
-    float | None,
-    Field(gt=0, description="Seconds for the request; shortens the service's own deadline, never extends it."),
+    Annotated[float, Strict()] | None,
+    Field(
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds for the request; shortens the service's own deadline, never extends it.",
+    ),
 ]
 
 _EXAMPLE: JsonDict = {

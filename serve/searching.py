@@ -22,6 +22,7 @@ from retrieval.passage import (
 )
 from serve.client_left import unless_client_leaves
 from serve.errors import ServiceError, described, problem, without_folders
+from serve.request_ids import in_the_log
 from serve.retrieval_schemas import (
     DEFAULT_TOPK,
     Observe,
@@ -90,7 +91,6 @@ class Searching:
         An index on several machines may have lost some of its rows for the moment. That is an error too, unless the request
         or the service allows `partial` answers: these say that they are, and which rows were not searched.
         """
-        # Bodies are read and written as bytes: one pass of compiled code each.
         asked = read_body(Retrieve, await request.body())
         queries, k = asked.asked(), asked.topk or DEFAULT_TOPK
         self._check_size(len(queries), k)
@@ -141,32 +141,42 @@ class Searching:
             raise ServiceError(413, "batch-too-large", "The batch is too large", detail)
 
 
-def install_searching(app: FastAPI) -> None:
-    """Make the app answer every error of a search with a problem."""
+def install_searching(app: FastAPI, *, reasons: bool = False) -> None:
+    """Make the app answer every error of a search with a problem.
+
+    `reasons`: tell why something is away, without where files lie; for the service of an index itself. Elsewhere the reasons
+    name addresses that are no business of a caller's.
+    """
 
     @app.exception_handler(RetrievalError)
     async def failed(_: Request, error: RetrievalError) -> Response:
-        return _problem(error)
+        return _problem(error, reasons=reasons)
 
 
-def _problem(error: RetrievalError) -> Response:
+def _problem(error: RetrievalError, *, reasons: bool) -> Response:
     """The error on the wire. Never 429, which some trainers take for the end, and never an empty result."""
-    detail = without_folders(str(error))
+
+    def detail(public: str) -> str:
+        if reasons:
+            return without_folders(str(error))
+        _log.warning("a search was not answered: %s", error)
+        return f"{public}; {in_the_log()}"
+
     match error:
         case OverloadedError():
             wait = {"Retry-After": str(ceil(error.retry_after_s))}
-            return problem(503, "overloaded", "The service is busy", detail, wait)
+            return problem(503, "overloaded", "The service is busy", detail("too many searches wait"), wait)
         case DeadlineError():
-            return problem(503, "deadline", "The answer is not there in time", detail, {"Retry-After": "1"})
+            late = detail("the search was not done by its deadline")
+            return problem(503, "deadline", "The answer is not there in time", late, {"Retry-After": "1"})
         case PartialAnswerError():
-            again = {"Retry-After": "5"}
-            return problem(
-                503, "rows-missing", "Some rows cannot be searched", detail, again, missing_rows=error.missing
-            )
+            again, lost = {"Retry-After": "5"}, detail("a part of the index is away")
+            return problem(503, "rows-missing", "Some rows cannot be searched", lost, again, missing_rows=error.missing)
         case UnavailableError():
-            return problem(503, "unavailable", "The service is not ready", detail, {"Retry-After": "5"})
+            away = detail("the index cannot be asked at the moment")
+            return problem(503, "unavailable", "The service is not ready", away, {"Retry-After": "5"})
         case QueryError():
-            return problem(422, "invalid-request", "The query cannot be searched for", detail)
+            return problem(422, "invalid-request", "The query cannot be searched for", without_folders(str(error)))
         case _:
             _log.error("the search failed", exc_info=error)
-            return problem(500, "retrieval-failed", "The search failed", detail)
+            return problem(500, "retrieval-failed", "The search failed", f"the search failed; {in_the_log()}")

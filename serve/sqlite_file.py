@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from configs.durable import own_folder
+
 logger = logging.getLogger(__name__)
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -28,7 +30,7 @@ def connect(path: Path, *, busy_s: float, durable: bool = False) -> sqlite3.Conn
         sqlite3.Error: the file cannot be opened, or is none of SQLite's.
         OSError: its folder cannot be made.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own_folder(path.parent)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite itself would let everybody read it
     connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:

@@ -76,7 +76,7 @@ class Stores:
         )
 
     async def recall(
-        self, judge: ServedJudge, case: Case, seed: int | None, about: str = CORRECTNESS
+        self, judge: ServedJudge, case: Case, seed: int | None, about: str = CORRECTNESS, *, left_s: float
     ) -> Judgment | None:
         """The judgment of a case from the cache, or None.
 
@@ -85,10 +85,11 @@ class Stores:
             case: what is judged.
             seed: in place of the judge's own.
             about: the question that is asked about the trace.
+            left_s: seconds that the request has.
         """
         if self.cache is None:
             return None
-        return await self.cache.get(judge, case, judge.seed if seed is None else seed, about)
+        return await self.cache.get(judge, case, judge.seed if seed is None else seed, about, left_s=left_s)
 
     def keep(self, judgment: Judgment, about: str = CORRECTNESS) -> None:
         """Keep a judgment for the next one who asks, if it was scored."""
@@ -103,8 +104,9 @@ class Stores:
         caller: Caller,
         *,
         request_id: str | None = None,
+        left_s: float,
     ) -> list[Judgment]:
-        """Write judgments down before they are given; they come back with their ids in the log.
+        """Write judgments down before they are given, in `left_s` seconds; they come back with their ids in the log.
 
         Raises:
             ServiceError: 503, where they cannot be written and the settings say that they are refused then.
@@ -116,7 +118,8 @@ class Stores:
             [
                 Judged(one.case, item.judgment, caller.name, one.about, index, item.cached, request_id)
                 for one, item in zip(asked, given, strict=True)
-            ]
+            ],
+            left_s=left_s,
         )
 
     async def keep_tidy(self) -> None:

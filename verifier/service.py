@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from retrieval.answers import Answer, Lines
+from retrieval.answers import Answer, Lines, UnsendableError
 from retrieval.clients import LoopClient, retry_after_s
 from retrieval.passage import RetrievalError
 from retrieval.tries import NoMoreTriesError, Patience, Vain, described, first_answer
@@ -123,9 +123,9 @@ class JudgingServiceAtUrl:
             repeatable: whether doing it twice is as good as once. If not, it is sent again only if it surely was not begun.
 
         Raises:
-            UnauthorisedError, RefusedError: the service will not.
+            UnauthorisedError, RefusedError: the service will not, or the body cannot be sent.
             OutOfTimeError: no answer before the deadline; BusyError if it was busy then.
-            NotJudgedError: it could not judge all of it, at every try.
+            NotJudgedError: it could not judge all of it, at every try that the deadline left time for.
             UnreachableError: no connection, at every try.
             WrongAnswerError: the answer is too long, or cannot be unpacked.
             RemoteJudgeError: any other answer.
@@ -161,6 +161,8 @@ class JudgingServiceAtUrl:
             tried = f"; tried {len(vain)} times" if len(vain) > 1 else ""
             kind = NotJudgedError if _problem(vain) == _NOT_JUDGED else UnreachableError
             raise kind(f"{self.url}: {described(vain[-1])}{tried}", _status(vain)) from error
+        except UnsendableError as error:
+            raise RefusedError(str(error)) from error
         except RetrievalError as error:  # what came is no answer, and would be none the next time
             raise WrongAnswerError(str(error)) from error
         if not 200 <= reply.status < 300:
@@ -203,10 +205,12 @@ class JudgingServiceAtUrl:
         if (judgment.id, judgment.case_digest, judgment.seed) != sent:
             raise WrongAnswerError(f"{self.url}: answered for {judgment.id!r}, seed {judgment.seed}, not as asked")
 
-    def _too_late(self, deadline_s: float, vain: list[Vain]) -> OutOfTimeError:
+    def _too_late(self, deadline_s: float, vain: list[Vain]) -> RemoteJudgeError:
         last = f"; the last try: {self.url}: {described(vain[-1])}" if vain else ""
         message = f"{self.url}: no answer within {deadline_s:.3g} s{last}"
         final = vain[-1] if vain else None
+        if _problem(vain) == _NOT_JUDGED:  # with the status of a busy service, which it was not
+            return NotJudgedError(message, _status(vain))
         if isinstance(final, Answer) and final.status in _BUSY:
             return BusyError(message, final.status, retry_after_s(final.headers))
         return OutOfTimeError(message, _status(vain))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from configs.durable import append, publish, sync, write_whole
+from configs.durable import append, for_owner, publish, sync, write_whole
 from verifier.types import Case, Judgment, Status
 
 _SPEC, _CASES, _RESULTS, _CANCELLED = "job.json", "cases.jsonl", "results.jsonl", "cancelled"
@@ -39,11 +39,6 @@ class JobSpec(BaseModel):
     seed: int
     total: int = Field(ge=1)
     created: float  # seconds since 1970
-
-
-def for_owner(path: str, flags: int) -> int:
-    """Opens files that hold what others sent: nobody else on the machine may read them."""
-    return os.open(path, flags, 0o600)
 
 
 def result_line(index: int, judgment: Judgment) -> bytes:
@@ -162,7 +157,7 @@ class JobFiles:
             OSError: it cannot be written.
         """
         if cancelled:
-            (self.folder / _CANCELLED).touch()
+            (self.folder / _CANCELLED).touch(mode=0o600)
         else:
             (self.folder / _CANCELLED).unlink(missing_ok=True)
         sync(self.folder)
@@ -244,7 +239,7 @@ class Draft:
         """Make it a job; raises OSError."""
         self.upload.unlink(missing_ok=True)
         sync(self._folder / _CASES)
-        write_whole(self._folder / _SPEC, spec.model_dump_json())
+        write_whole(self._folder / _SPEC, spec.model_dump_json(), private=True)
         folder = self._jobs / self.id
         publish(self._folder, folder)
         return JobFiles(folder)

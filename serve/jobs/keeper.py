@@ -10,7 +10,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from configs.durable import own_folder
 from configs.settings import ServeSettings
+from serve.admission import draining
 from serve.callers import Caller
 from serve.errors import ServiceError
 from serve.jobs.disk import Disk
@@ -115,11 +117,11 @@ class JobKeeper:
         """Begin a job, which `add` or `discard` ends.
 
         Raises:
-            ServiceError: 404 where no jobs are kept; 503 if there is no room for another.
+            ServiceError: 404 where no jobs are kept; 503 if there is no room for another, or the service is about to stop.
         """
         if self._folder is None:
             raise ServiceError(404, "no-jobs", "No jobs here", "this service keeps no jobs")
-        self._check_open()
+        self._check_new_work()
         if len(self._jobs) + self._making >= self._settings.max_jobs:
             raise self._full(f"{len(self._jobs)} jobs are kept, and there is room for {self._settings.max_jobs}")
         if sum(job.files.kept_bytes for job in self._jobs.values()) >= self._settings.max_kept_bytes:
@@ -177,8 +179,9 @@ class JobKeeper:
         """Judge again what an outage or a deadline left without a judgment, and whatever a cancelled job had left.
 
         Raises:
-            ServiceError: 503, if it cannot be written down, and then nothing happens.
+            ServiceError: 503, if it cannot be written down or the service is about to stop, and then nothing happens.
         """
+        self._check_new_work()
         try:
             dropped = await self._disk(job.files.drop, OUTAGES) if job.counts.keys() & OUTAGES else {}
             await self._disk(job.files.set_cancelled, False)
@@ -205,6 +208,11 @@ class JobKeeper:
 
     # ---- the rest ------------------------------------------------------------------------------------------------------
 
+    def _check_new_work(self) -> None:
+        self._check_open()
+        if self._service.draining:
+            raise draining()
+
     def _check_open(self) -> None:
         if self._folder is not None and self._lock is None:
             raise self._unavailable("the jobs cannot be reached at the moment")
@@ -230,7 +238,7 @@ def _open(folder: Path) -> tuple[int, list[Job]]:
         BlockingIOError: another process has it.
         OSError: it cannot be used.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own_folder(folder)
     lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

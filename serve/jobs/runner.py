@@ -4,12 +4,15 @@ import asyncio
 import logging
 from collections import deque
 
+from serve import request_ids
 from serve.callers import Caller
 from serve.errors import ServiceError
 from serve.jobs.disk import Disk
 from serve.jobs.files import result_line
 from serve.jobs.job import Job
 from serve.judging import JudgingService
+from serve.stores import Asked
+from serve.watching import Admitted, Told
 from verifier.types import Case, Judgment, Status, StopReason
 
 logger = logging.getLogger(__name__)
@@ -84,14 +87,17 @@ class JobRunner:
 
     async def _judge(self, job: Job, index: int) -> Judgment:
         """The judgment of a case, however long it takes until there is room for it."""
+        request_ids.begin(f"{job.spec.id}/{index}".encode())  # for the log, and for what a failure tells
         case: Case | None = None
         while True:
             wait_s: float = self._retry_s
             try:
                 if case is None:
                     case = await self._disk(job.files.case, index)
-                [judgment] = await self._service.judge_all([case], caller=Caller(job.spec.caller), seed=job.spec.seed)
-                return judgment
+                judgment, began = await self._asked(job, case)
+                if began or judgment.status is not Status.TIMEOUT:
+                    return judgment
+                job.waiting_for, wait_s = f"room in the service: {judgment.detail}", 0.0  # it was waited for already
             except ServiceError as error:
                 if error.status not in (429, 503) and case is not None:
                     return self._unjudged(job, case, error.detail)
@@ -104,6 +110,14 @@ class JobRunner:
                 logger.error("job %s: case %d cannot be read: %s", job.spec.id, index, error)
                 job.waiting_for = "its cases, which cannot be read at the moment"
             await asyncio.sleep(wait_s)
+
+    async def _asked(self, job: Job, case: Case) -> tuple[Judgment, bool]:
+        """The judgment, and whether an episode began: a case that got no place by its deadline has not had its turn."""
+        told = list[Told]()
+        [judgment] = await self._service.answer_all(
+            [Asked(case, job.spec.seed)], caller=Caller(job.spec.caller), watch=told.append
+        )
+        return judgment, any(not isinstance(event, Admitted) for event in told)
 
     async def _keep(self, job: Job, index: int, judgment: Judgment) -> None:
         """Write a result down, however long it takes until there is room for it."""

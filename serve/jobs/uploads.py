@@ -1,7 +1,7 @@
 """Reading the cases of a job from a request: one JSON value, or JSON lines of any length."""
 
-import json
 from collections.abc import Iterator
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from configs import strict_json
-from serve.errors import ServiceError, unfit
+from serve.errors import ServiceError, expected_by, unfit, unfit_json
 from serve.jobs.files import Draft
 from serve.jobs.schemas import JobRequest, numbered
 from verifier.types import Case, field_as_written
@@ -33,11 +33,10 @@ async def read_json(request: Request, limit: int) -> JobRequest:
             detail = f"one JSON value may have {limit} bytes; send more as {LINES}, a case a line"
             raise ServiceError(413, "body-too-large", "The request is too large", detail)
     try:
-        data = json.loads(bytes(body))
-    except json.JSONDecodeError as error:
-        fault = {"type": "json_invalid", "loc": ("body", error.pos), "input": {}, "ctx": {"error": error.msg}}
-        raise RequestValidationError([fault]) from error
-    except (UnicodeDecodeError, RecursionError) as error:
+        data = strict_json.parse_unique(bytes(body))
+    except (strict_json.RepeatedKeyError, JSONDecodeError) as error:
+        raise unfit([unfit_json(error)]) from error
+    except ValueError as error:
         detail = "the body is no text in UTF-8, or is nested too deeply"
         raise ServiceError(400, "http", "The body cannot be read", detail) from error
     try:
@@ -87,12 +86,12 @@ def _cases(upload: Path, max_cases: int, faults: list[dict[str, str]]) -> Iterat
 def _case(line: bytes, number: int, place: int, faults: list[dict[str, str]]) -> Case | None:
     data: Any = None
     try:
-        data = strict_json.parse(line)
+        data = strict_json.parse_unique(line)
         return Case.model_validate(numbered(data, place))
     except ValidationError as error:
         for fault in error.errors(include_url=False, include_input=False):
             field = field_as_written(fault["loc"], data)
-            faults.append({"field": f"line {number}" + (f": {field}" if field else ""), "expected": fault["msg"]})
+            faults.append({"field": f"line {number}" + (f": {field}" if field else ""), "expected": expected_by(fault)})
     except ValueError as error:
-        faults.append({"field": f"line {number}", "expected": f"JSON: {error}"})
+        faults.append(unfit_json(error, f"line {number}"))
     return None

@@ -17,6 +17,7 @@ from serve.jobs.job import Job
 from serve.jobs.keeper import JobKeeper
 from serve.jobs.schemas import JobState, JobStates
 from serve.jobs.uploads import LINES, read_json, too_many, write_lines
+from serve.strict_bodies import StrictRoute
 
 PATH = "/jobs"
 _NOT_FOUND = described({404: "There is no such job, or it is another's."})
@@ -49,7 +50,7 @@ _BODY: dict[str, Any] = {
 
 def router(keeper: JobKeeper, settings: ServeSettings) -> APIRouter:
     """Hand in, watch, fetch, cancel, retry, delete."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
     days = settings.jobs.retention_days
 
     def job_of(id: str, asking: Caller, *, to_change: bool = False) -> Job:

@@ -10,6 +10,7 @@ from serve.audit_schemas import AuditedJudgment, JudgmentId, JudgmentPage
 from serve.audit_store import Wanted
 from serve.callers import Caller, reader
 from serve.errors import READING, ServiceError, described
+from serve.strict_bodies import StrictRoute
 from verifier.types import Status
 
 logger = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ _NOT_FOUND = described({404: "No such judgment is kept, or it is another's."})
 
 def router(log: AuditLog | None) -> APIRouter:
     """The list and the single judgment. Without a log there are none."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
 
     @routes.get("/judgments", responses=READING)
     async def judgments(

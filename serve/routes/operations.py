@@ -13,22 +13,30 @@ from serve.judging import JudgingService
 from serve.judging_metrics import JudgingMetrics
 from serve.schemas import Health, Info, Ready
 from serve.served_judge import Replicas, one
+from serve.strict_bodies import StrictRoute
 
 
 def router(service: JudgingService, info: Info, metrics: JudgingMetrics, replicas: Replicas = one) -> APIRouter:
     """`/health`, `/ready`, `/info`, `/metrics`."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
 
     @routes.get("/health")
+    @routes.head("/health", include_in_schema=False)
     async def health() -> Health:
         """The process is alive."""
         return Health()
 
-    @routes.get("/ready", responses=described({503: "No judge can be asked, or the service is about to stop."}))
+    @routes.get("/ready", responses=described({503: "No judgment can be given, or the service is about to stop."}))
+    @routes.head("/ready", include_in_schema=False)
     async def ready() -> Ready:
-        """A judge is loaded and takes cases. A service of one process does not listen before it is."""
+        """A judge is loaded and takes cases, and what has to be written down can be.
+
+        A service of one process does not listen before its judge is loaded.
+        """
         if service.draining:
             raise draining()
+        if service.stores.audit is not None:
+            await service.stores.audit.check()
         running = await replicas()
         if not running:
             raise ServiceError(

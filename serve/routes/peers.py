@@ -14,6 +14,7 @@ from serve.peer_schemas import GetReward, GotReward, SlimeSample, SlimeScore
 from serve.reward_schemas import DEFAULT_WEIGHTS
 from serve.rewarding import Sought
 from serve.rewards import weighted
+from serve.strict_bodies import StrictRoute
 from verifier.chat_text import question_of, response_in, trimmed
 
 #: Seconds until an answer must be on its way: OpenRLHF waits 180, slime 120.
@@ -22,7 +23,7 @@ OPENRLHF_S, SLIME_S = 170.0, 110.0
 
 def router(service: JudgingService, settings: ServeSettings) -> APIRouter:
     """`/get_reward`, `/slime` and `/reward/slime`."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
 
     @routes.post("/get_reward", responses=JUDGING)
     async def get_reward(

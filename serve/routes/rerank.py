@@ -13,12 +13,13 @@ from serve.distinct import judge_distinct
 from serve.errors import JUDGING, ServiceError
 from serve.judging import JudgingService
 from serve.rerank_schemas import Ranked, Ranking, RerankRequest, Text, Tokens
+from serve.strict_bodies import StrictRoute
 from verifier.types import Judgment
 
 
 def router(service: JudgingService, settings: ServeSettings, model: str) -> APIRouter:
     """The three paths under which clients look for it; `model` is what answers call the judge."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
 
     @routes.post("/v1/rerank", responses=JUDGING, response_model_exclude_none=True)
     @routes.post("/v2/rerank", responses=JUDGING, response_model_exclude_none=True)

@@ -10,11 +10,12 @@ from serve.errors import JUDGING
 from serve.judging import JudgingService
 from serve.reward_schemas import RewardRequest, Rewards
 from serve.rewarding import Sought, reward_all
+from serve.strict_bodies import StrictRoute
 
 
 def router(service: JudgingService) -> APIRouter:
     """Reward one item or several."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
 
     @routes.post("/reward", responses=JUDGING)
     async def reward(request: Request, body: RewardRequest, asking: Annotated[Caller, Depends(caller)]) -> Rewards:

@@ -4,11 +4,12 @@ from fastapi import APIRouter
 
 from serve.retrieval_schemas import Observations, Observe, Retrieve, Retrieved
 from serve.searching import SEARCHING, Searching
+from serve.strict_bodies import StrictRoute
 
 
 def router(searching: Searching) -> APIRouter:
     """`/retrieve` and `/get_observation`."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
     for path, work, takes, gives in (
         ("/retrieve", searching.retrieve, Retrieve, Retrieved),
         ("/get_observation", searching.get_observation, Observe, Observations),

@@ -12,12 +12,13 @@ from serve.client_left import unless_client_leaves
 from serve.distinct import judge_distinct
 from serve.errors import JUDGING
 from serve.judging import JudgingService
+from serve.strict_bodies import StrictRoute
 from verifier.types import Case, Judgment
 
 
 def router(service: JudgingService) -> APIRouter:
     """Choose among candidates."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
 
     @routes.post("/select", responses=JUDGING)
     async def select(

@@ -15,6 +15,7 @@ from serve.errors import JUDGING, ServiceError, problem
 from serve.event_stream import EventStream, event
 from serve.judging import JudgingService
 from serve.schemas import VerifyOne
+from serve.strict_bodies import StrictRoute
 from serve.watching import Admitted, Silence, Told
 from verifier.events import Decided, Opened, Searched, Thought
 from verifier.types import Judgment
@@ -43,7 +44,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 def router(service: JudgingService) -> APIRouter:
     """Judge one case before the caller's eyes."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
 
     @routes.post("/verify/stream", responses=_RESPONSES, response_class=StreamingResponse)
     async def verify_stream(

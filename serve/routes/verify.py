@@ -13,12 +13,13 @@ from serve.nemo_gym_schemas import NemoGymRewarded, NemoGymVerify
 from serve.peer_rewards import sought
 from serve.rewarding import Sought
 from serve.schemas import Judgments, VerifyMany, VerifyRequest
+from serve.strict_bodies import StrictRoute
 from verifier.types import Judgment
 
 
 def router(service: JudgingService) -> APIRouter:
     """Judge one case, or several at once."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute)
 
     @routes.post("/verify", responses=JUDGING, response_model=Judgment | Judgments | NemoGymRewarded)
     async def verify(

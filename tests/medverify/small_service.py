@@ -3,10 +3,7 @@
 `p = 0.7` in a trace is p(1); "trouble" in a question or a trace puts the engine out of order.
 """
 
-import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
@@ -15,7 +12,6 @@ from fastapi import FastAPI
 from configs.settings import JudgeSettings, ServeSettings
 from retrieval.passage import Hit
 from serve.app import create_app
-from serve.listen import GuardedProtocol
 from serve.schemas import Info
 from serve.stores import Stores
 from verifier.coherence import coherence_judge
@@ -55,22 +51,6 @@ def p_in(text: str) -> float:
 def judge(delay_s: float = 0.0) -> Judge:
     settings = JudgeSettings(force_verdict=False)
     return Judge(ScriptedEngine(writes, believes, delay_s=delay_s), NoBooks(), load_prompt("judge"), "free", settings)
-
-
-@asynccontextmanager
-async def listening(app: FastAPI) -> AsyncIterator[str]:
-    """A real server on a free port, in this event loop; gives its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none", http=GuardedProtocol))
-    running = asyncio.create_task(server.serve())
-    while not server.started:
-        assert not running.done(), "the server did not start"
-        await asyncio.sleep(0.01)
-    host, port = server.servers[0].sockets[0].getsockname()
-    try:
-        yield f"http://{host}:{port}"
-    finally:
-        server.should_exit = True
-        await running
 
 
 def service_app(delay_s: float = 0.0, stores: Stores | None = None, **settings: Any) -> FastAPI:

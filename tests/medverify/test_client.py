@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from live_server import listening
 from pydantic import ValidationError
-from small_service import judge, listening, service_app
+from small_service import judge, service_app
 
 from medverify import AsyncClient, Client, best_of
 from medverify.errors import (
@@ -319,6 +320,46 @@ async def test_what_cannot_be_judged_is_not_waited_for_as_if_it_were_busy() -> N
         with pytest.raises(NotJudgedError, match=r"1 of 2 documents.*tried 3 times"):
             await client.rerank("q", ["t", "u"])
     assert len(app.state.asked) == 3
+
+
+async def test_what_was_not_judged_by_the_deadline_was_not_busy() -> None:
+    problem = {"type": "urn:medverify:problem:not-judged", "detail": "1 of 2 documents were not judged"}
+    app = answering(lambda *_: JSONResponse(problem, 503, headers={"Retry-After": "30"}))
+    async with listening(app) as url, AsyncClient(url) as client:
+        with pytest.raises(NotJudgedError, match="1 of 2 documents") as caught:
+            await client.rerank("q", ["t", "u"], deadline_s=1.0)
+    assert not isinstance(caught.value, OutOfTimeError)
+    assert caught.value.status == 503
+    assert len(app.state.asked) == 1
+
+
+@pytest.mark.parametrize("deadline_s", [float("inf"), float("-inf"), float("nan")])
+async def test_a_deadline_that_is_no_number_of_seconds_is_refused_unsent(deadline_s: float) -> None:
+    with pytest.raises(ValueError, match="expected a number of seconds"):
+        AsyncClient("http://localhost:1", deadline_s=deadline_s)
+    app = answering(lambda *_: JSONResponse({}))
+    async with listening(app) as url, AsyncClient(url) as client:
+        for call in (
+            client.verify(case(0.5), deadline_s=deadline_s),
+            client.verify_many([case(0.5)], deadline_s=deadline_s),
+            client.reward([{"question": "q", "trace": "t"}], deadline_s=deadline_s),
+            client.select("q", ["t"], deadline_s=deadline_s),
+            client.rerank("q", ["t"], deadline_s=deadline_s),
+            client.wait("j", deadline_s=deadline_s),
+        ):
+            with pytest.raises(RefusedError, match="nothing was sent"):
+                await call
+        assert app.state.asked == []
+
+
+async def test_a_body_that_is_no_json_is_refused_unsent() -> None:
+    app = answering(lambda *_: JSONResponse({}))
+    async with listening(app) as url, AsyncClient(url) as client:
+        with pytest.raises(RefusedError, match="cannot be sent"):
+            await client.reward([{"question": "q", "trace": "t"}], weights={"accuracy": float("nan")})
+        with pytest.raises(RefusedError, match="cannot be sent"):
+            await client.rerank("q", ["half \ud800 a character"])
+        assert app.state.asked == []
 
 
 async def test_the_deadline_covers_all_of_a_call_and_is_told_to_the_service() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from serve.keys import FILE, KeyStore, Scope
+from serve.keys import FILE, Key, KeyStore, Scope
 
 Cli = Callable[..., Any]
 
@@ -15,6 +15,11 @@ def state(tmp_path: Path) -> dict[str, str]:
     return {"MEDVERIFY_PATHS__STATE": str(tmp_path)}
 
 
+def found(store: KeyStore, token: str) -> Key | None:
+    store.refresh()
+    return store.find(token)
+
+
 def test_a_key_from_its_making_to_its_end(cli: Cli, state: dict[str, str], tmp_path: Path) -> None:
     made = cli("keys", "add", "trainer", **state)
     assert made.exit_code == 0
@@ -22,7 +27,7 @@ def test_a_key_from_its_making_to_its_end(cli: Cli, state: dict[str, str], tmp_p
     assert "not shown again" in made.stderr
     assert token not in made.stderr  # so that it can be piped, and shows up in no log of errors
     store = KeyStore(tmp_path / FILE)
-    key = store.check(token)
+    key = found(store, token)
     assert key
     assert key.scopes == {Scope.JUDGE, Scope.RETRIEVE}
 
@@ -33,7 +38,7 @@ def test_a_key_from_its_making_to_its_end(cli: Cli, state: dict[str, str], tmp_p
     assert token.removeprefix("mv_") not in shown.stdout
 
     assert cli("keys", "revoke", "trainer", **state).exit_code == 0
-    assert store.check(token) is None
+    assert found(store, token) is None
     store.close()
 
 

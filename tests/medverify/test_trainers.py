@@ -10,7 +10,8 @@ import pytest
 import torch
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
-from small_service import listening, service_app
+from live_server import listening
+from small_service import service_app
 
 from medverify.errors import NotJudgedError
 from medverify.replies import COMPONENTS
@@ -163,7 +164,7 @@ async def test_verl_gets_the_same_keys_for_every_sample() -> None:
             assert isnan(found["score"])
             assert isnan(found["acc"])
             assert found["judged"] == 0.0
-        with pytest.raises(NotJudgedError, match=r"engine_failed: .*the model is out of order"):
+        with pytest.raises(NotJudgedError, match=r"engine_failed: .*the judge's engine failed"):
             await score(url, "trouble", not_judged="raise")
         await verl._client(url, None).aclose()
     assert isnan((await score(url, "p = 0.9", deadline_s=5.0))["score"])

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from serve_fakes import INFO, believes, listening, writes
+from live_server import listening
+from serve_fakes import INFO, believes, writes
 
 from configs.settings import AuditSettings, JudgeSettings, PathSettings, ServeSettings, Settings
 from retrieval.passage import Hit, Passage, RetrievalError

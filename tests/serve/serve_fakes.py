@@ -1,18 +1,14 @@
 """A service around a judge that needs no model, and engines that can be held. Importable from a subprocess as well."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 
 from configs.settings import JudgeSettings, Limits, ServeSettings
 from retrieval.passage import Hit, Passage, RetrievalError
 from serve.app import create_app
-from serve.listen import GuardedProtocol
 from serve.schemas import Info
 from verifier.engines.base import Completion, EngineError, Generate
 from verifier.engines.scripted import ScriptedEngine
@@ -107,22 +103,6 @@ def judge_of(engine: ScriptedEngine | None = None, kind: type[Judge] = Judge, de
 
 def app_of(judge: Judge | None = None, **settings: Any) -> FastAPI:
     return create_app(judge or judge_of(), ServeSettings(**settings), INFO)
-
-
-@asynccontextmanager
-async def listening(app: FastAPI, port: int = 0) -> AsyncIterator[str]:
-    """A real server, on a free port if none is named, in this event loop; gives its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", ws="none", http=GuardedProtocol))
-    running = asyncio.create_task(server.serve())
-    while not server.started:
-        assert not running.done(), "the server did not start"
-        await asyncio.sleep(0.01)
-    host, port = server.servers[0].sockets[0].getsockname()
-    try:
-        yield f"http://{host}:{port}"
-    finally:
-        server.should_exit = True
-        await running
 
 
 async def until(condition: Any, seconds: float = 10.0) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from serve_fakes import INFO, OneBook, listening
+from live_server import listening
+from serve_fakes import INFO, OneBook
 from typer.testing import CliRunner
 
 from configs.settings import JudgeSettings, RetrieveSettings, ServeSettings

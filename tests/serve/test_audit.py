@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -237,6 +238,63 @@ async def test_a_full_disk_is_tolerated_or_refused(tmp_path: Path, size: int, ca
         (given,) = await log.record([judged(9)])  # there is room again
         assert given.judgment_id
         assert [line.request_id for line in (await log.page(EVERYTHING)).judgments] == ["r9", "r1"]
+        await log.aclose()
+
+
+@pytest.mark.parametrize("rule", ["tolerate", "refuse"])
+async def test_a_disk_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, stuck = log_of(tmp_path, when_unwritable=rule), threading.Event()
+    write = AuditStore.write
+
+    def hangs(store: AuditStore, items: Any) -> list[str]:
+        stuck.wait(20)
+        return write(store, items)
+
+    monkeypatch.setattr(AuditStore, "write", hangs)
+    begun = time.monotonic()
+    for number in (1, 2, 3):  # the first is in the disk's hands, the others wait behind it
+        if rule == "refuse":
+            with pytest.raises(ServiceError, match="cannot be written down"):
+                await log.record([judged(number)], left_s=0.1)
+        else:
+            [given] = await log.record([judged(number)], left_s=0.1)
+            assert given == judged(number).judgment
+    assert time.monotonic() - begun < 5
+    assert "the disk does not answer" in caplog.text
+    assert (log.stats.written, log.stats.failed) == (0, 3)
+    stuck.set()
+    [given] = await log.record([judged(4)])
+    assert given.judgment_id
+    # Whoever is not answered may be written down all the same, if the disk had it already; nobody waits in memory for ever.
+    assert [line.request_id for line in (await log.page(EVERYTHING)).judgments] == ["r4", "r1"]
+    await log.aclose()
+
+
+async def test_whether_judgments_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tolerant, strict = log_of(tmp_path / "a"), log_of(tmp_path / "b", when_unwritable="refuse")
+    with full_disk():
+        await tolerant.check()  # they are given all the same
+        for _ in range(2):
+            with pytest.raises(ServiceError) as refused:
+                await strict.check()
+            assert (refused.value.status, refused.value.kind) == (503, "audit-unavailable")
+    await strict.check()
+    assert not list((tmp_path / "b").rglob("probe"))
+    with full_disk():
+        await strict.check()  # it could a moment ago
+        with pytest.raises(ServiceError):
+            await strict.record([judged(1)])
+        with pytest.raises(ServiceError):
+            await strict.check()
+    monkeypatch.setattr("serve.audit._PROBE_S", 0.05)
+    stuck = threading.Event()
+    monkeypatch.setattr(AuditStore, "check", lambda _: stuck.wait(20))
+    with pytest.raises(ServiceError):
+        await strict.check()
+    stuck.set()
+    for log in (tolerant, strict):
         await log.aclose()
 
 

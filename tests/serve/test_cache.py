@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,25 @@ def query(folder: Path, sql: str, *values: Any) -> Any:
         found = database.execute(sql, values).fetchall()
     database.close()
     return found
+
+
+async def test_a_file_that_does_not_answer_has_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cache, stuck = cache_in(tmp_path, rest_s=0.5), threading.Event()
+    cache.put(judgment(), ABOUT)
+    await cache.flush()
+    cache._thread.submit(stuck.wait, 20)
+    begun = time.monotonic()
+    assert await cache.get(JUDGE, case(), 0, ABOUT, left_s=0.4) is None
+    assert time.monotonic() - begun < 0.35  # a part of what the request has
+    for _ in range(100):  # it rests, and costs nobody else anything
+        assert await cache.get(JUDGE, case(), 0, ABOUT, left_s=600) is None
+    assert time.monotonic() - begun < 0.5
+    assert "does not answer" in caplog.text
+    assert (cache.stats.errors, cache.stats.skipped, cache.stats.misses) == (1, 100, 101)
+    stuck.set()
+    await asyncio.sleep(0.6)
+    assert await get(cache)
+    await cache.aclose()
 
 
 async def test_a_judgment_comes_back_as_if_it_were_made_for_this_case(tmp_path: Path) -> None:

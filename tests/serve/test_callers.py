@@ -1,4 +1,6 @@
+import asyncio
 import logging
+import threading
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +19,9 @@ def keys(tmp_path: Path) -> KeyStore:
     return KeyStore(tmp_path / FILE)
 
 
-def refused(door: Door, token: str | None, status: int) -> ServiceError:
+async def refused(door: Door, token: str | None, status: int) -> ServiceError:
     with pytest.raises(ServiceError) as error:
-        door.admit(token, JUDGE)
+        await door.let_in(token)
     assert error.value.status == status
     return error.value
 
@@ -35,56 +37,92 @@ def refused(door: Door, token: str | None, status: int) -> ServiceError:
         ("off", True, False),
     ],
 )
-def test_whether_a_key_is_needed_before_one_was_made(keys: KeyStore, rule: Rule, reachable: bool, asked: bool) -> None:
+async def test_whether_a_key_is_needed_before_one_was_made(
+    keys: KeyStore, rule: Rule, reachable: bool, asked: bool
+) -> None:
     door = Door(keys, rule, reachable=reachable)
     if asked:
-        refused(door, None, 401)
-        refused(door, "mv_anything", 401)
+        await refused(door, None, 401)
+        await refused(door, "mv_anything", 401)
     else:
-        assert door.admit(None, JUDGE) == Caller(ANONYMOUS)
-        assert door.admit("mv_anything", JUDGE).sees_all
+        assert (await door.let_in(None)) == Caller(ANONYMOUS)
+        assert (await door.let_in("mv_anything")).sees_all
 
 
-def test_the_first_key_closes_the_door_and_nothing_opens_it_again(keys: KeyStore, tmp_path: Path) -> None:
+async def test_the_first_key_closes_the_door_and_nothing_opens_it_again(keys: KeyStore, tmp_path: Path) -> None:
     door = Door(keys, "auto", reachable=False)
-    assert door.admit(None, JUDGE).name == ANONYMOUS
+    assert (await door.let_in(None)).name == ANONYMOUS
     token = keys.add("trainer", JUDGE)
-    refused(door, None, 401)
-    assert door.admit(token, JUDGE) == Caller("trainer", JUDGE)
+    await refused(door, None, 401)
+    assert (await door.let_in(token)) == Caller("trainer", JUDGE)
     keys.revoke("trainer")
-    refused(door, token, 401)
-    refused(door, None, 401)
+    await refused(door, token, 401)
+    await refused(door, None, 401)
     (tmp_path / FILE).unlink()
-    refused(door, None, 401)  # as long as this service runs
+    await refused(door, None, 401)  # as long as this service runs
 
 
-def test_off_is_off(keys: KeyStore) -> None:
+async def test_off_is_off(keys: KeyStore) -> None:
     keys.add("trainer", JUDGE)
-    assert Door(keys, "off", reachable=True).admit(None, JUDGE).name == ANONYMOUS
+    assert (await Door(keys, "off", reachable=True).let_in(None)).name == ANONYMOUS
 
 
-def test_a_key_is_good_for_its_scopes(keys: KeyStore) -> None:
+async def test_a_caller_has_the_name_and_the_scopes_of_its_key(keys: KeyStore) -> None:
     door = Door(keys, "required", reachable=False)
-    reading = keys.add("dashboard", [Scope.READ])
-    error = refused(door, reading, 403)
-    assert error.detail == "it needs the scope judge"
-    caller = door.admit(reading, frozenset({Scope.JUDGE, Scope.READ}))
-    assert caller.sees_all
-    judging = keys.add("trainer", JUDGE)
-    assert not door.admit(judging, JUDGE).sees_all
+    assert (await door.let_in(keys.add("dashboard", [Scope.READ]))).sees_all
+    assert await door.let_in(keys.add("trainer", JUDGE)) == Caller("trainer", JUDGE)
+    assert not Caller("trainer", JUDGE).sees_all
 
 
-def test_a_refusal_says_what_to_send_and_nothing_of_what_was_sent(keys: KeyStore) -> None:
+async def test_a_disk_that_does_not_answer_lets_nobody_in_and_holds_up_nothing_else(
+    keys: KeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serve.callers._PATIENCE_S", 0.1)
+    stuck = threading.Event()
+    refresh = keys.refresh
+
+    def waits() -> None:
+        stuck.wait(10)
+        refresh()
+
+    monkeypatch.setattr(keys, "refresh", waits)
     door = Door(keys, "required", reachable=False)
-    missing = refused(door, None, 401)
+    asking = [asyncio.create_task(refused(door, "mv_x", 503)) for _ in range(3)]
+    beats = 0
+    while not all(task.done() for task in asking):
+        await asyncio.sleep(0.01)
+        beats += 1
+    assert beats > 5  # the event loop went on
+    for task in asking:
+        assert (await task).headers["Retry-After"]
+    stuck.set()
+    await refused(door, "mv_x", 401)
+
+
+async def test_a_door_that_was_closed_stays_closed_after_a_restart_without_keys(
+    keys: KeyStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys.add("trainer", JUDGE)
+    keys.close()
+    (tmp_path / FILE).unlink()
+    after = KeyStore(tmp_path / FILE)
+    check_start("127.0.0.1", "auto", after)
+    assert "medverify keys add NAME" in caplog.text
+    await refused(Door(after, "auto", reachable=False), None, 401)
+    assert (await Door(after, "off", reachable=False).let_in(None)).name == ANONYMOUS
+
+
+async def test_a_refusal_says_what_to_send_and_nothing_of_what_was_sent(keys: KeyStore) -> None:
+    door = Door(keys, "required", reachable=False)
+    missing = await refused(door, None, 401)
     assert "Authorization: Bearer" in missing.detail
     assert missing.headers["WWW-Authenticate"] == 'Bearer realm="medverify"'
-    wrong = refused(door, "mv_secret", 401)
+    wrong = await refused(door, "mv_secret", 401)
     assert "secret" not in wrong.detail
     assert 'error="invalid_token"' in wrong.headers["WWW-Authenticate"]
 
 
-def test_keys_that_cannot_be_read_let_nobody_in(
+async def test_keys_that_cannot_be_read_let_nobody_in(
     keys: KeyStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     door = Door(keys, "auto", reachable=False)
@@ -92,7 +130,7 @@ def test_keys_that_cannot_be_read_let_nobody_in(
     keys.close()
     (tmp_path / FILE).write_bytes(b"no database " * 1000)
     for sent in (None, token):
-        error = refused(door, sent, 503)
+        error = await refused(door, sent, 503)
         assert str(tmp_path) not in error.detail
         assert error.headers["Retry-After"]
     assert FILE in caplog.text  # the operator is told which file it is

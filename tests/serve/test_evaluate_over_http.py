@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from serve_fakes import INFO, OneBook, listening
+from live_server import listening
+from serve_fakes import INFO, OneBook
 from test_attack_over_http import believes, writes
 from typer.testing import CliRunner
 

@@ -1,16 +1,22 @@
+import asyncio
 import json
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 from job_fakes import LINES, done, handed_in, results, service, until
-from serve_fakes import CASE, GatedEngine, believes, open_engine, writes
+from live_server import listening
+from serve_fakes import CASE, INFO, GatedEngine, believes, judge_of, open_engine, writes
 
-from configs.settings import JobSettings
+from configs.settings import JobSettings, ServeSettings
+from serve.app import create_app
 from serve.keys import FILE, KeyStore, Scope
+from serve.stores import Stores
 from verifier.types import Judgment
 
 QUESTIONS = {"scored": "q", "unparseable": "silence", "engine_failed": "trouble", "retrieval_failed": "darkness"}
@@ -191,3 +197,51 @@ def test_a_job_is_its_callers(tmp_path: Path) -> None:
             assert client.request(method, target, headers=watcher).status_code == 403
             assert client.request(method, target, headers=operator).status_code == 404
         assert client.delete(path_before_keys, headers=other).status_code == 200
+
+
+# ---- in a service that is full, or about to stop ----------------------------------------------------------------------
+
+
+async def test_a_case_that_got_no_place_in_time_waits_on(tmp_path: Path) -> None:
+    """It has not had its turn: that is no result."""
+    judge = judge_of(open_engine(max_sequences=1), deadline_s=0.3)
+    app = create_app(judge, ServeSettings(), INFO, Stores(jobs=tmp_path / "jobs"))
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url) as client:
+        places = app.state.judging.places
+        held = asyncio.get_running_loop().create_future()
+        places.line_up("somebody", held)
+        path = (await client.post("/jobs", json={"cases": [CASE]})).headers["location"]
+
+        async def state() -> dict[str, Any]:
+            found: dict[str, Any] = (await client.get(path)).json()
+            return found
+
+        async with asyncio.timeout(10):
+            while (await state())["waiting_for"] != "room in the service: no place in the engine within 0.3 s":  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0.7)  # more than one deadline
+        assert ((await state())["done"], (await client.get(f"{path}/results")).text) == (0, "")
+        places.give_back()
+        async with asyncio.timeout(10):
+            while (await state())["status"] != "done":  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert (await state())["counts"] == {"scored": 1}
+
+
+def test_a_case_that_had_its_turn_and_was_late_is_a_result(tmp_path: Path) -> None:
+    judge = judge_of(open_engine(delay_s=5), deadline_s=0.1)
+    app = create_app(judge, ServeSettings(), INFO, Stores(jobs=tmp_path / "jobs"))
+    with TestClient(app) as client:
+        assert done(client, handed_in(client, CASE))["counts"] == {"timeout": 1}
+
+
+def test_a_service_that_is_about_to_stop_takes_no_job(tmp_path: Path) -> None:
+    app = create_app(judge_of(), ServeSettings(), INFO, Stores(jobs=tmp_path / "jobs"))
+    with TestClient(app) as client:
+        path = handed_in(client, {**CASE, "question": "trouble"})
+        done(client, path)
+        app.state.judging.begin_drain()
+        for refused in (client.post("/jobs", json={"cases": [CASE]}), client.post(f"{path}/retry")):
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+            assert refused.json()["type"] == "urn:medverify:problem:draining"
+        assert len(client.get("/jobs").json()["jobs"]) == 1  # what there is can be looked at

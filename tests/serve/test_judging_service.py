@@ -1,6 +1,8 @@
 """Coalescing, deadlines, cancellation and fair turns of the judging service, around a real judge."""
 
 import asyncio
+import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,13 +15,14 @@ from serve_fakes import CASE, GatedEngine, OneBook, believes, judge_of, open_eng
 
 from configs.settings import JudgeSettings, Limits, PathSettings, ServeSettings, Settings
 from retrieval.passage import Hit
+from serve.audit_store import AuditStore
+from serve.cache import JudgmentCache
 from serve.callers import Caller
 from serve.errors import ServiceError
 from serve.judging import JudgingService
 from serve.stores import Stores
 from serve.watching import Admitted
-from verifier.engines.base import Completion, EngineError, Generate
-from verifier.engines.scripted import ScriptedEngine
+from verifier.engines.base import Completion, Generate
 from verifier.events import Decided, Opened, Searched, Thought
 from verifier.judge import Judge
 from verifier.prompt import load_prompt
@@ -372,13 +375,21 @@ async def test_what_is_known_needs_no_room(tmp_path: Path) -> None:
     assert len(engine.sequences) == 2 + 4 + 1
 
 
-async def test_callers_are_not_told_where_things_lie(caplog: pytest.LogCaptureFixture) -> None:
-    def fails(_: str) -> EngineError:
-        return EngineError(
-            "http://10.0.0.7:8000/v1 is away (ConnectError); /srv/models/judge/weights.bin cannot be read"
-        )
-
-    service = JudgingService(judge_of(ScriptedEngine(fails)), ServeSettings())
-    [judgment] = await service.judge_all([Case(id="1", **CASE)], caller=Caller())
-    assert judgment.detail == "… is away (…); …/weights.bin cannot be read"
-    assert "/srv/models/judge/weights.bin" in caplog.text
+async def test_a_disk_that_does_not_answer_holds_no_request_beyond_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = threading.Event()
+    for kind, name in ((JudgmentCache, "_read"), (JudgmentCache, "_insert"), (AuditStore, "write")):
+        monkeypatch.setattr(kind, name, lambda *_: stuck.wait(20))
+    settings = Settings(paths=PathSettings(state=tmp_path))
+    stores = Stores.of(settings)
+    service = JudgingService(judge_of(), settings.serve, stores)
+    begun = time.monotonic()
+    for number in range(3):
+        [judgment] = await service.judge_all([case(number)], caller=ONE, deadline_s=1.0)
+        assert judgment.status is Status.SCORED  # the cache took a part of the time, not all of it
+        assert judgment.judgment_id is None
+        assert time.monotonic() - begun < 1.5 * (number + 1)
+    stuck.set()
+    await service.aclose()
+    await stores.aclose()

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from live_server import listening
 from search_fakes import WordRanker, search_app
-from serve_fakes import app_of, listening
+from serve_fakes import app_of
 
 from serve import listen
 

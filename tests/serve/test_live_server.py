@@ -6,7 +6,8 @@ import threading
 from pathlib import Path
 
 import httpx2
-from serve_fakes import CASE, GatedEngine, app_of, believes, cases_of, judge_of, listening, until, writes
+from live_server import listening
+from serve_fakes import CASE, GatedEngine, app_of, believes, cases_of, judge_of, until, writes
 
 from verifier.types import Judgment
 

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
+from live_server import listening
 from search_fakes import WordRanker, search_app
-from serve_fakes import listening
 
 from serve.load import Connection, run_load
 

@@ -6,16 +6,19 @@ import logging.config
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
 
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
+from live_server import listening
 from prometheus_client.parser import text_string_to_metric_families
-from serve_fakes import CASE, INFO, app_of, cases_of, judge_of, listening, open_engine
+from serve_fakes import CASE, INFO, app_of, cases_of, judge_of, open_engine
 
 from configs.settings import PathSettings, ServeSettings, Settings
 from serve.app import create_app
+from serve.keys import KeyStore, Scope
 from serve.logs import log_config
 from serve.request_ids import begin
 from serve.stores import Stores
@@ -78,10 +81,10 @@ async def test_what_is_turned_away_and_what_waits_is_counted() -> None:
     engine = open_engine(max_sequences=1)
     engine.gate.clear()
     app = app_of(judge_of(engine), max_queue=2)
-    async with listening(app) as url, httpx2.AsyncClient(base_url=url, timeout=0.3) as client:
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url, timeout=30) as client:
         for case in cases_of(3):  # the first two wait in vain, and leave
             with pytest.raises(httpx2.TimeoutException):
-                await client.post("/verify", json={"cases": [case]})
+                await client.post("/verify", json={"cases": [case]}, timeout=0.3)
         refusal = await client.post("/verify", json={"cases": cases_of(2) + cases_of(3)[2:]})
         assert refusal.status_code == 413
         text = (await client.get("/metrics")).text
@@ -163,20 +166,54 @@ def test_a_request_has_one_line_with_its_id_and_without_its_texts(
 
 
 def test_an_error_is_logged_with_the_id_of_its_request(capsys: pytest.CaptureFixture[str]) -> None:
-    begin(b"r-1")
-    with json_log():
+    def work() -> None:
+        begin(b"r-1")
         try:
             raise ValueError("broken")
         except ValueError:
             logging.getLogger("serve.any").exception("it broke")
+
+    with json_log():
+        copy_context().run(work)
     line = json.loads(capsys.readouterr().err)
     assert (line["level"], line["message"], line["request_id"]) == ("error", "it broke", "r-1")
     assert line["error"].endswith("ValueError: broken")
 
 
+def test_what_is_refused_is_counted_for_its_route(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever has no key, or sends too much, does not come to the route; what it asked for is known all the same."""
+    caplog.set_level(logging.INFO, "serve.request_log")
+    stores = Stores(keys=KeyStore(tmp_path / "keys.sqlite"))
+    key = {"Authorization": f"Bearer {stores.keys.add('all', list(Scope)) if stores.keys else ''}"}
+    with TestClient(create_app(judge_of(), ServeSettings(max_body_bytes=1024), INFO, stores)) as client:
+        assert client.post("/verify", json=CASE).status_code == 401
+        assert client.get("/judgments/secret-id").status_code == 401
+        assert client.delete("/verify").status_code == 401
+        assert client.get("/secret").status_code == 401
+        assert client.post("/verify", content=b"x" * 2000, headers=key).status_code == 413
+        client.headers.update(key)
+        counted = rows(client)
+    for path, status in (("/verify", 401), ("/judgments/{id}", 401), ("/verify", 413), ("other", 401)):
+        assert counted[f"http_answers_total{{path={path},status={status}}}"] >= 1
+    assert "POST /verify 401" in caplog.text
+    assert "GET /judgments/{id} 401" in caplog.text
+    assert "secret" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("sent", "kept"),
-    [("abc-1.2:3/x", True), ("x" * 128, True), ("x" * 129, False), ("", False), ("a b", False), ("a%0ab\t", False)],
+    [
+        *[
+            ("abc-1.2:3/x", True),
+            ("x" * 128, True),
+            ("x" * 129, False),
+            ("", False),
+            ("a b", False),
+            ("a%0ab\t", False),
+        ],
+        *[("a" * 32, True), ("b" * 64, True), ("123e4567-e89b-12d3-a456-426614174000", True)],  # traces, digests, UUIDs
+        *[("mv_" + "x" * 43, False), ("mv-" + "x" * 43, False), ("x" * 43, False)],  # as keys look
+    ],
 )
 def test_the_id_of_a_request_is_returned(client: TestClient, sent: str, kept: bool) -> None:
     for path in ("/health", "/nowhere", "/verify"):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from fastapi import FastAPI, Response
 from fastapi.testclient import TestClient
+from live_server import listening
 from search_fakes import WordRanker, retriever_of, search_app
-from serve_fakes import listening
 
 from retrieval.passage import PartialAnswerError
 from retrieval.ranker import MissingRowsError, Ranking

@@ -21,8 +21,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from live_server import listening
 from search_fakes import DRUGS, WordRanker, retriever_of, search_app
-from serve_fakes import listening
 
 from configs.settings import RetrieveSettings
 from retrieval.passage import Hit

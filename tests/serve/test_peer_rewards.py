@@ -8,8 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
+from live_server import listening
 from reward_fakes import HOLDS, QUESTION, RIGHT, TRACE, rewarding_app, rewarding_engine
-from serve_fakes import listening, until
+from serve_fakes import until
 
 ALL = (0.25 * RIGHT + 0.10 * HOLDS + 0.10) / 0.45  # of a trace that is judged and has a final answer
 PARTS = ["accuracy", "coherence", "format"]
@@ -252,8 +253,8 @@ def failed_judgment(response: httpx2.Response, sent: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("question", "error"),
     [
-        ("trouble", "engine_failed: correctness was not judged: the model is out of order"),
-        ("darkness", "retrieval_failed: correctness was not judged: the index is gone"),
+        ("trouble", "engine_failed: correctness was not judged: the judge's engine failed; "),
+        ("darkness", "retrieval_failed: correctness was not judged: a search failed; "),
         ("silence", "unparseable: correctness was not judged"),
     ],
 )

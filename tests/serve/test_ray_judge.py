@@ -9,14 +9,16 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
+from live_server import listening
 from ray_running import needs_ray
-from serve_fakes import CASE, INFO, OneBook, app_of, judge_of, listening, open_engine, until
+from serve_fakes import CASE, INFO, OneBook, app_of, judge_of, open_engine, until, writes
 
 from configs.settings import ServeSettings, Settings
 from medverify.cluster import JudgeArguments
 from retrieval.passage import OverloadedError, PartialAnswerError
 from serve.app import create_app
 from serve.ray_judge import Accepted, JudgeReplica, OtherJudgeError, RayJudge, UnhealthyError
+from verifier.engines.base import EngineError
 from verifier.events import Decided, Event, Opened, Searched, Thought
 from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status
@@ -155,24 +157,55 @@ async def test_a_replica_stops_when_nobody_waits_any_more() -> None:
     assert not engine.under_way
 
 
-async def test_a_replica_whose_engine_only_fails_is_not_healthy() -> None:
-    judge = judge_of()
-    replica = replica_of(judge)
-
-    async def judged(question: str) -> None:
+async def ask(replica: JudgeReplica, judge: Judge, *questions: str) -> None:
+    for question in questions:
         async for _ in replica.judge(judge.judge_id, case("a", question), 0, 60.0):
             pass
 
+
+async def test_a_replica_whose_engine_only_fails_is_not_healthy() -> None:
+    works = True
+    engine = open_engine()
+    engine.script = lambda text: writes(text) if works else EngineError("the model is gone")
+    judge = judge_of(engine)
+    replica = replica_of(judge)
     await replica.check_health()
-    for _ in range(7):
-        await judged("trouble")
-    await judged("What does warfarin inhibit?")  # it can still do its work
-    for _ in range(7):
-        await judged("trouble")
+    works = False
+    await ask(replica, judge, *["What does warfarin inhibit?"] * 7)
     await replica.check_health()
-    await judged("trouble")
-    with pytest.raises(UnhealthyError, match="8 times in a row"):
+    await ask(replica, judge, "And heparin?")
+    with pytest.raises(UnhealthyError, match="8 times in a row: the model is gone"):
         await replica.check_health()
+    works = True  # it has mended itself
+    await replica.check_health()
+
+
+async def test_a_replica_whose_model_gives_no_numbers_is_not_healthy() -> None:
+    engine = open_engine()
+    engine.beliefs = lambda _: {"1": float("nan")}
+    judge = judge_of(engine)
+    replica = replica_of(judge)
+    await ask(replica, judge, *["What does warfarin inhibit?"] * 8)
+    with pytest.raises(UnhealthyError, match="NaN"):
+        await replica.check_health()
+
+
+async def test_bad_cases_are_no_fault_of_the_replica() -> None:
+    judge = judge_of()
+    replica = replica_of(judge)
+    await ask(replica, judge, *["trouble"] * 20)
+    await replica.check_health()
+
+
+async def test_a_replica_without_a_free_place_is_busy_and_not_ill(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serve.ray_judge._PROBE_S", 0.05)
+    engine = open_engine()
+    judge = judge_of(engine)
+    replica = replica_of(judge)
+    await ask(replica, judge, *["trouble"] * 8)
+    engine.gate.clear()
+    await replica.check_health()
+    engine.gate.set()
 
 
 def test_errors_of_a_search_cross_between_processes() -> None:

@@ -15,8 +15,9 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
+from live_server import listening
 from ray_running import RunningCluster, needs_ray, running_cluster
-from serve_fakes import CASE, INFO, judge_of, listening
+from serve_fakes import CASE, INFO, judge_of
 
 from configs.load import load_settings
 from configs.settings import ServeSettings
@@ -196,7 +197,7 @@ async def test_a_case_that_kills_its_replica_does_not_kill_them_all(scripted: Ru
         await until_whole(scripted, client)
         poisoned = await verify(client, {"question": "poison"})
         assert (poisoned.status, poisoned.verdict, poisoned.p_correct) == (Status.ENGINE_FAILED, None, None)
-        assert poisoned.detail == "the replica that judged this case is gone; tried 2 times"
+        assert poisoned.detail.startswith("the judge's engine failed; ")
         assert (await verify(client, new())).status is Status.SCORED  # waits for a new one
         await until_whole(scripted, client)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request, Response
-from serve_fakes import INFO, GatedEngine, believes, cases_of, judge_of, listening, open_engine, until, writes
+from live_server import listening
+from serve_fakes import INFO, GatedEngine, believes, cases_of, judge_of, open_engine, until, writes
 
 from configs.settings import ServeSettings
 from eval.run import Judging, judge_waves
@@ -58,7 +59,7 @@ async def test_a_failure_at_the_service_comes_as_its_status() -> None:
     async with listening(app_around(judge_of())) as url, remote(url) as judge:
         trouble = await judge.verify(Case(id="t", question="trouble", trace="t"))
         assert (trouble.status, trouble.p_correct) == (Status.ENGINE_FAILED, None)
-        assert trouble.detail == "the model is out of order"
+        assert trouble.detail.startswith("the judge's engine failed; ")
         dark = await judge.verify(Case(id="d", question="darkness", trace="t"))
         assert dark.status is Status.RETRIEVAL_FAILED
 

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import httpx2
+from live_server import listening
 from search_fakes import DIGEST, WordRanker, hold, search_app
-from serve_fakes import listening
 
 from serve.load import Connection
 

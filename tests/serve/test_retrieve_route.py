@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from search_fakes import DIGEST, PASSAGES, WordRanker, search_app
 
 from retrieval.local import LocalRetriever
-from retrieval.passage import RetrievalError
+from retrieval.passage import RetrievalError, UnavailableError
 from retrieval.ranker import Ranking
 from serve.retrieval_schemas import MAX_ACTION_CHARS, Retrieved
 from serve.tool import NOTHING_FOUND
@@ -93,7 +93,7 @@ def test_unknown_fields_are_ignored_and_no_queries_are_no_results(client: TestCl
     [
         ({}, "body", "either `queries`"),
         ({"queries": ["a"], "query": "a"}, "body", "either `queries`"),
-        ({"queries": "a"}, "queries", "array"),
+        ({"queries": "a"}, "queries", "list"),
         ({"queries": ["a", 7]}, "queries.1", "string"),
         ({"queries": ["a", None]}, "queries.1", "string"),
         ({"query": 7}, "query", "string"),
@@ -153,16 +153,26 @@ def test_an_error_of_the_ranker_is_an_error_and_not_an_empty_result(client: Test
         ("10 searches/s and/or more", "10 searches/s and/or more"),
     ],
 )
-def test_where_files_lie_is_for_the_log(
-    message: str, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_where_files_lie_is_for_the_log(message: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object, **__: object) -> None:
-        raise RetrievalError(message)
+        raise UnavailableError(message)
 
     monkeypatch.setattr(LocalRetriever, "search_many", broken)
     with TestClient(search_app()) as client:
         assert client.post("/retrieve", json={"query": "a"}).json()["detail"] == told
-    assert message in caplog.text
+
+
+def test_a_search_that_failed_is_explained_in_the_log_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise RetrievalError("OSError(5, '/srv/idx/passages.jsonl')")
+
+    monkeypatch.setattr(LocalRetriever, "search_many", broken)
+    with TestClient(search_app()) as client:
+        detail = client.post("/retrieve", json={"query": "a"}).json()["detail"]
+    assert detail.startswith("the search failed; the service's log has the reason")
+    assert "/srv/idx/passages.jsonl" in caplog.text
 
 
 # ---- the tool server -------------------------------------------------------------------------------------------------

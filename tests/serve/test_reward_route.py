@@ -166,6 +166,9 @@ def test_ids_and_seeds_are_each_items_own() -> None:
         (JUDGED, 1, 1.0, 1.0),
         (JUDGED, 0, 0.0, 1.0),
         ("<answer>1</answer>", 1, 1.0, 0.0),
+        ("<think>t</think><answer>0</answer><answer>1</answer>", 1, 1.0, 1.0),  # the last one counts
+        ("<think>t</think><answer>1</answer><answer>0</answer>", 1, 0.0, 1.0),
+        ("<think>t</think>" + "<answer>0</answer>" * 9 + "<answer>1</answer>", 1, 1.0, 1.0),
         ("<think>t</think>" + "<answer>0</answer>" * 10 + "<answer>1</answer>", 1, 1.0, 0.25),
         ("<think>t</think><answer>7</answer>", 1, 0.0, 0.0),
         ("<think>the verdict <answer>1</answer> is tempting</think><answer>0</answer>", 1, 0.0, 0.0),
@@ -202,7 +205,7 @@ def test_one_batch_with_every_outcome(client: TestClient) -> None:
     statuses = [reward["status"] for reward in found]
     assert statuses == ["scored", "engine_failed", "retrieval_failed", "unparseable", "scored"]
     assert [reward["reward"] for reward in found] == [pytest.approx(RIGHT), None, None, None, 1.0]
-    assert found[1]["detail"] == "correctness was not judged: the model is out of order"
+    assert found[1]["detail"].startswith("correctness was not judged: the judge's engine failed; ")
     for reward in found[1:4]:
         assert reward["components"]["accuracy"] is reward["components"]["verifier"] is None
 
@@ -210,7 +213,7 @@ def test_one_batch_with_every_outcome(client: TestClient) -> None:
 def test_coherence_that_was_not_judged_takes_the_reward_with_it(client: TestClient) -> None:
     [reward] = rewards_of(client, {**ITEM, "trace": "A jumble. The answer is A."})
     assert (reward["status"], reward["reward"]) == ("engine_failed", None)
-    assert reward["detail"] == "coherence was not judged: the model is lost"
+    assert reward["detail"].startswith("coherence was not judged: the judge's engine failed; ")
     assert reward["components"]["coherence"] is None
     assert reward["components"]["verifier"] == pytest.approx(RIGHT)
 

@@ -7,9 +7,10 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
+from live_server import listening
 from reward_fakes import ITEM, RIGHT, rewarding_app
 from search_fakes import DIGEST, DRUGS, WordRanker, hold, retriever_of, search_app
-from serve_fakes import OneBook, listening
+from serve_fakes import OneBook
 
 from configs.settings import RetrieveSettings
 from retrieval.passage import Hit, PartialAnswerError

@@ -1,11 +1,18 @@
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from serve_fakes import CASE, INFO, app_of, judge_of, open_engine
+from test_audit import full_disk
 
+from configs.settings import AuditSettings, ServeSettings
+from serve.app import create_app
+from serve.audit import AuditLog
+from serve.audit_store import AuditStore
 from serve.schemas import Info, VerifyMany, VerifyOne
+from serve.stores import Stores
 from verifier.judge import Judge
 from verifier.types import Case, Judgment
 
@@ -51,6 +58,37 @@ def test_unknown_routes_and_methods_are_problems(client: TestClient, method: str
     assert response.headers["content-type"] == PROBLEM
     assert response.json()["detail"]
     assert status != 405 or response.headers["allow"]
+
+
+@pytest.mark.parametrize("path", ["/verify/", "/reward/", "/jobs/", "/health/"])
+def test_no_redirect_leads_to_a_host_that_a_caller_named(client: TestClient, path: str) -> None:
+    response = client.post(path, json=CASE, headers={"Host": "evil.example"}, follow_redirects=False)
+    assert response.status_code == 404
+    assert "location" not in response.headers
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_a_look_without_a_body_is_enough(client: TestClient, path: str) -> None:
+    response = client.head(path)
+    assert response.status_code == 200
+    assert response.headers["content-length"] == client.get(path).headers["content-length"]
+    assert "head" not in client.get("/openapi.json").json()["paths"][path]
+
+
+@pytest.mark.parametrize(("rule", "status"), [("refuse", 503), ("tolerate", 200)])
+def test_a_service_that_may_give_no_judgment_is_not_ready(tmp_path: Path, rule: str, status: int) -> None:
+    settings = AuditSettings(when_unwritable=rule)  # type: ignore[arg-type]
+    audit = AuditLog(AuditStore(tmp_path / "audit", settings), refuse=rule == "refuse")
+    with TestClient(create_app(judge_of(), ServeSettings(), INFO, Stores(audit=audit))) as client:
+        with full_disk():
+            response = client.get("/ready")
+            assert client.post("/verify", json=CASE).status_code == status
+        assert response.status_code == status
+        if status == 503:
+            assert response.json()["type"] == "urn:medverify:problem:audit-unavailable"
+            assert response.headers["retry-after"]
+        assert client.get("/ready").status_code == 200  # there is room again
+        assert client.post("/verify", json=CASE).json()["judgment_id"]
 
 
 class BrokenJudge(Judge):

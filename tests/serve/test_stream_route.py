@@ -7,7 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
-from serve_fakes import CASE, INFO, GatedEngine, app_of, believes, judge_of, listening, until, writes
+from live_server import listening
+from serve_fakes import CASE, INFO, GatedEngine, app_of, believes, judge_of, until, writes
 
 from configs.settings import ServeSettings
 from serve.app import create_app

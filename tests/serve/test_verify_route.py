@@ -98,7 +98,9 @@ def test_a_case_that_fails_takes_no_other_with_it(client: TestClient) -> None:
     judgments = response.json()["judgments"]
     statuses = [judgment["status"] for judgment in judgments]
     assert statuses == ["scored", "engine_failed", "retrieval_failed", "scored"]
-    assert judgments[1]["detail"] == "the model is out of order"
+    assert judgments[1]["detail"].startswith(
+        "the judge's engine failed; the service's log has the reason, under request "
+    )
 
 
 @pytest.mark.parametrize(
