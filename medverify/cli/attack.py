@@ -109,7 +109,8 @@ def attack(
     if output is None:
         refuse_unread(context, ("retry_failed",), "only a folder of -o keeps what failed")
     if url is not None:
-        refuse_judge_settings(context, overrides, ("judge.sampling.seed", "judge.limits.deadline_s"))
+        asked = ("judge.sampling.seed", "judge.limits.deadline_s")
+        refuse_judge_settings(context, overrides, asked, index_here=poison_at is not None)
     settings = settings_from(config, overrides, model).settings
     place = _place(poison_at, url)
     with mended_by_user():

@@ -28,8 +28,10 @@ def refuse_all_but(context: typer.Context, read: Iterable[str], why: str) -> Non
 
 
 def refuse_settings(overrides: Sequence[str] | None, read: Sequence[str], why: str) -> None:
-    """End with a message if `--set` names a setting that is not read; of the others, only these are."""
-    unread = [name for one in overrides or () if (name := one.partition("=")[0].strip()) not in read]
+    """End with a message if `--set` names a setting that is not read; only these are, and sections that end in a dot."""
+    sections = tuple(name for name in read if name.endswith("."))
+    names = (one.partition("=")[0].strip() for one in overrides or ())
+    unread = [name for name in names if name not in read and not name.startswith(sections)]
     if unread:
         fail(f"--set {unread[0]} would do nothing: {why}; --set takes {' and '.join(read)} there")
 
@@ -38,10 +40,17 @@ def refuse_settings(overrides: Sequence[str] | None, read: Sequence[str], why: s
 THERE = "with --url the judge is the service's, with its model and its settings"
 
 
-def refuse_judge_settings(context: typer.Context, overrides: Sequence[str] | None, read: Sequence[str]) -> None:
-    """With `--url`, end with a message if a model or settings are given that only a judge in this process would read."""
-    refuse_unread(context, ("model", "config"), THERE)
-    refuse_settings(overrides, read, THERE)
+def refuse_judge_settings(
+    context: typer.Context, overrides: Sequence[str] | None, read: Sequence[str], *, index_here: bool = False
+) -> None:
+    """With `--url`, end with a message if a model or settings are given that only a judge in this process would read.
+
+    Args:
+        read: settings that are asked of the service.
+        index_here: an index is opened in this process, as its own settings say.
+    """
+    refuse_unread(context, ("model",) if index_here else ("model", "config"), THERE)
+    refuse_settings(overrides, (*read, *(("retrieval.", "retrieve.", "paths.") if index_here else ())), THERE)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

@@ -63,7 +63,7 @@ def test_a_real_judge_gives_the_same_numbers_in_process_and_at_a_url(cli: Cli, s
     assert here.exit_code == 0, here.stderr
     url, place = (f"127.0.0.1:{port}" for port in free_ports(2))
     poison = ("--url", f"http://{url}", "--poison-at", place, "-o", tmp_path / "there")
-    with start(*suite, *poison, *QUICK) as there:
+    with start(*suite, *poison, "--config", "laptop") as there:
         try:
             assert any(b"are poisoned" in line for line in there.stderr)
             index = ("--set", f"retrieval.index=http://{place}", "--set", "serve.cache.max_rows=0")
