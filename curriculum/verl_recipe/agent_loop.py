@@ -84,7 +84,8 @@ class JudgeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl has no types
         engine = ServerEngine(self.server_manager, tokenizer, self._backend, self._context(len(ids)), chosen)
         sampling = self._settings.sampling.model_copy(update=how)
         settings = self._settings.model_copy(update={"sampling": sampling})
-        judge = Judge(engine, await _retriever(self._retrieval_url), self._prompt, "free", settings)
+        retriever = await _retriever(self._retrieval_url, settings.limits.search_timeout_s)
+        judge = Judge(engine, retriever, self._prompt, "free", settings)
         async with engine.open() as (sequence,):
             outcome = await judge.run(case, sequence)
         judgment = outcome.judgment
@@ -96,7 +97,7 @@ class JudgeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl has no types
                 case.id,
                 judgment.stop_reason,
                 judgment.detail,
-                dict(left_out),
+                {str(reason): count for reason, count in left_out.items()},
             )
             return []
         return _output(outcome, given, engine)
@@ -158,9 +159,10 @@ def _tokenizer(tokenizer: Any) -> HFTokenizer:
     return HFTokenizer(tokenizer)
 
 
-async def _retriever(url: str) -> RemoteRetriever:
+async def _retriever(url: str, timeout_s: float) -> RemoteRetriever:
     """The worker's connection to the index: asked for once, by all who wait for it; again after a failure."""
     task = _connecting.get(url)
     if task is None or (task.done() and (task.cancelled() or task.exception())):
-        task = _connecting[url] = asyncio.create_task(asyncio.to_thread(RemoteRetriever.connect, url))
+        connecting = asyncio.to_thread(RemoteRetriever.connect, url, timeout_s=timeout_s)
+        task = _connecting[url] = asyncio.create_task(connecting)
     return await asyncio.shield(task)

@@ -3,11 +3,13 @@
 `make test-trainers` makes those environments and names the interpreter that the service runs with.
 """
 
+import asyncio
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,3 +51,16 @@ def start_service(repository: Path) -> Iterator[Callable[[], RunningService]]:
     yield start
     for service in started:
         service.stop()
+
+
+@pytest.fixture(scope="session")
+def setting(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A tiny policy, its data set and a running retrieval server, for the tests of the verl recipe."""
+    python = os.environ.get(SERVER_PYTHON)
+    if not python:
+        pytest.skip(f"{SERVER_PYTHON} names no interpreter: `make verl-check` runs this")
+    from verl_setting import SearchServer, made
+
+    server = SearchServer(repository, python)
+    yield asyncio.run(made(tmp_path_factory.mktemp("verl"), server.url))
+    server.stop()
