@@ -1,4 +1,6 @@
-"""The judge's episode as an agent loop of verl. Registered where verl imports this module or reads `configs/verl/agent.yaml`.
+"""The judge's episode as an agent loop of verl, registered by `configs/verl/agent.yaml`.
+
+(Not by verl's decorator as well: it would run when a worker makes its first loop, and replace what the file says.)
 
 One call is one rollout: the same `Judge.run` as in the service, over verl's servers (`engine.py`) and a retrieval server. What
 verl is given are the ids as they were sampled and shown, never text to be tokenised again.
@@ -11,12 +13,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from configs.settings import JudgeSettings
 from curriculum.verl_recipe.engine import ServerEngine
 from curriculum.verl_recipe.rewards import OUTCOME
-from curriculum.verl_recipe.rows import AGENT, case_of, label_of
+from curriculum.verl_recipe.rows import case_of, label_of
 from retrieval.remote import RemoteRetriever
 from verifier.engines.tokenizer import HFTokenizer
 from verifier.judge import Judge, Outcome
@@ -33,7 +35,6 @@ left_out: Counter[StopReason] = Counter()
 _connecting: dict[str, asyncio.Task[RemoteRetriever]] = {}
 
 
-@register(AGENT)
 class JudgeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl has no types
     """Makes one for each rollout, as verl does; what is expensive is shared by all of a worker."""
 
