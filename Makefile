@@ -56,6 +56,7 @@ parity: .venv-trl/.dev .venv-verl/.dev  ## Hold our Dr.GRPO against TRL's and ve
 # The retrieval server runs in the usual environment. No GPU is needed, and nothing that needs one is run; see docs/verl.md.
 verl-check: .venv/.dev .venv-verl/.dev  ## Run the verl recipe in verl's own configuration and workers, with a tiny model
 	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_recipe.py
+	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_steps.py
 
 test-page: .venv/.dev .venv-page/.dev  ## Use the page in a headless Chromium; needs a chromium on the PATH
 	PYTHONPATH=.venv-page $(BIN)/python -m pytest tests/serve/test_page_in_browser.py

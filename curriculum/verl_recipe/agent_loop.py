@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 #: Episodes of this worker that verl was given no trajectory for, by what ended them.
 left_out: Counter[StopReason] = Counter()
 
+_CONNECT_S = 30.0  # for the first question, which is not an episode's
+
 _connecting: dict[str, asyncio.Task[RemoteRetriever]] = {}
 
 
@@ -164,6 +166,6 @@ async def _retriever(url: str, timeout_s: float) -> RemoteRetriever:
     """The worker's connection to the index: asked for once, by all who wait for it; again after a failure."""
     task = _connecting.get(url)
     if task is None or (task.done() and (task.cancelled() or task.exception())):
-        connecting = asyncio.to_thread(RemoteRetriever.connect, url, timeout_s=timeout_s)
+        connecting = asyncio.to_thread(RemoteRetriever.connect, url, timeout_s=max(timeout_s, _CONNECT_S))
         task = _connecting[url] = asyncio.create_task(connecting)
     return await asyncio.shield(task)
