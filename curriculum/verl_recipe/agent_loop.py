@@ -41,7 +41,12 @@ class JudgeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl has no types
     """Makes one for each rollout, as verl does; what is expensive is shared by all of a worker."""
 
     def __init__(
-        self, *args: Any, retrieval_url: str, prompt: str = "judge", judge: Mapping[str, Any] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        retrieval_url: str,
+        prompt: str = "judge",
+        judge: Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
         """Take verl's own arguments, and ours from the agent loop's configuration.
 
@@ -108,8 +113,8 @@ class JudgeAgentLoop(AgentLoopBase):  # type: ignore[misc]  # verl has no types
     def _context(self, prompt_tokens: int) -> int:
         """Tokens that this episode may hold: its response must not be longer than verl's, whatever its prompt's length."""
         how = self.rollout_config
-        context = min(prompt_tokens, how.prompt_length) + how.response_length
-        return min(context, how.max_model_len - 1) if how.max_model_len else context  # SGLang keeps one back
+        context: int = min(prompt_tokens, how.prompt_length) + how.response_length
+        return min(context, int(how.max_model_len) - 1) if how.max_model_len else context  # SGLang keeps one back
 
 
 def _output(outcome: Outcome, given: Reward, engine: ServerEngine) -> AgentLoopOutput:

@@ -142,7 +142,9 @@ class ServerEngine:
         end = first_end(self.tokenizer, ids, request.stop)
         if end is not None:
             ids, logprobs, finish = ids[:end], logprobs[:end], Finish.STOP
-        elif len(ids) < bound or ids[-1] in self.tokenizer.end_ids:  # models may have end-of-text tokens that only the server knows
+        elif (
+            len(ids) < bound or ids[-1] in self.tokenizer.end_ids
+        ):  # models may have end-of-text tokens that only the server knows
             finish = Finish.END
             self.end = ids[-1], logprobs[-1]
         else:

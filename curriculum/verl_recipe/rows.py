@@ -1,6 +1,6 @@
 """A labelled case as a row of verl's data set, and back. Pure functions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from verifier.prompt import Prompt
@@ -60,13 +60,3 @@ def label_of(row: Mapping[str, Any]) -> Literal[0, 1]:
     if given == "1":
         return 1
     raise ValueError(f"reward_model.ground_truth is {given!r}; expected '0' or '1'")
-
-
-def question_of(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Source and id of the question that a row of `medverify verl filter` is about."""
-    return str(row["data_source"]), str(row["extra_info"]["question_id"])
-
-
-def questions_of(rows: Sequence[Mapping[str, Any]]) -> frozenset[tuple[str, str]]:
-    """All questions of a file."""
-    return frozenset(map(question_of, rows))

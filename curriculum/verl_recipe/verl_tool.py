@@ -1,6 +1,6 @@
 """The judge's search as a tool of verl-tool's server, for runs with verl-tool's own agent loop in place of ours.
 
-verl-tool finds its tools as files of its own package, so two lines in `verl_tool/servers/tools/medverify_search.py` make it known:
+verl-tool finds its tools as files of its own package: two lines in `verl_tool/servers/tools/medverify_search.py` make it known.
 
     from .base import register_tool
     from curriculum.verl_recipe.verl_tool import MedverifySearch; register_tool(MedverifySearch)
@@ -35,7 +35,9 @@ class MedverifySearch:
 
     tool_type = "medverify_search"
 
-    def __init__(self, num_workers: int = 1, *, url: str | None = None, timeout_s: float = 60.0, retries: int = 5) -> None:
+    def __init__(
+        self, num_workers: int = 1, *, url: str | None = None, timeout_s: float = 60.0, retries: int = 5
+    ) -> None:
         """Nothing is asked yet.
 
         Args:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from configs.load import SHIPPED
+from configs.load import SHIPPED, load_settings
 from configs.settings import JudgeSettings
+from curriculum.settings import TrainingConfig
 from curriculum.verl_recipe import rewards
 from curriculum.verl_recipe.rows import AGENT
 from verifier.prompt import load_prompt
@@ -20,7 +21,7 @@ def loaded(name: str) -> Any:
 
 
 def test_every_file_is_known_here() -> None:
-    assert {path.stem for path in FOLDER.glob("*.yaml")} == {"agent", "recipe", "iteration-1", "iteration-2"}
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == {"agent", "filter", "recipe", "iteration-1", "iteration-2"}
 
 
 def test_the_recipe_is_the_papers() -> None:
@@ -37,7 +38,7 @@ def test_the_recipe_is_the_papers() -> None:
     assert actor["loss_agg_mode"] == "seq-mean-token-sum-norm"
     assert actor["loss_scale_factor"] == "${data.max_response_length}"
     assert recipe["algorithm"]["norm_adv_by_std_in_grpo"] is False
-    assert not (actor["use_kl_loss"] or recipe["algorithm"]["use_kl_in_reward"] or actor["entropy_coeff"])
+    assert (actor["use_kl_loss"], recipe["algorithm"]["use_kl_in_reward"], actor["entropy_coeff"]) == (False, False, 0)
 
 
 @pytest.mark.parametrize(("name", "group"), [("iteration-1", 5), ("iteration-2", 8)])
@@ -47,6 +48,23 @@ def test_the_iterations_differ_in_group_size_and_start(name: str, group: int) ->
     assert iteration["defaults"] == ["ppo_trainer", "recipe", "_self_"]
     paths = str(iteration["data"]["train_files"]), iteration["trainer"]["default_local_dir"]
     assert all(f"runs/verl/{name[-1]}/" in path for path in paths)
+    assert iteration["data"]["val_files"] == f"runs/verl/{name[-1]}/validation.parquet"
+
+
+def test_the_filter_plays_by_the_rules_of_the_training() -> None:
+    settings = load_settings(FOLDER / "filter.yaml", {}, kind=TrainingConfig).settings
+    (agent,), recipe = loaded("agent"), loaded("recipe")
+    trained = JudgeSettings.model_validate(agent["judge"])
+    judge, rollout = settings.judge, recipe["actor_rollout_ref"]["rollout"]
+    assert (judge.limits, judge.top_k, judge.information_tokens) == (
+        trained.limits,
+        trained.top_k,
+        trained.information_tokens,
+    )
+    assert (judge.sampling.temperature, judge.sampling.top_p) == (rollout["temperature"], rollout["top_p"])
+    assert judge.vllm.max_context < rollout["max_model_len"]
+    groups = [loaded(name)["actor_rollout_ref"]["rollout"]["n"] for name in ("iteration-1", "iteration-2")]
+    assert [(one.group, one.budget) for one in settings.iterations] == [(group, 20_000) for group in groups]
 
 
 def test_top_p_is_corrected_for() -> None:

@@ -24,7 +24,9 @@ async def complete(client: FakeClient, *, max_context: int = 100_000, **request:
     return await engine(client, max_context=max_context).complete("r", asked)
 
 
-async def episode(client: FakeClient, retriever: FakeRetriever | None = None, **settings: Any) -> tuple[Outcome, ServerEngine]:
+async def episode(
+    client: FakeClient, retriever: FakeRetriever | None = None, **settings: Any
+) -> tuple[Outcome, ServerEngine]:
     running = engine(client)
     judge = judge_over(running, retriever, **settings)
     async with running.open() as (sequence,):

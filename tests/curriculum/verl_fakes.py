@@ -1,14 +1,12 @@
 """A client of verl's that says what it is told to, a retriever, and labelled examples; importable where verl is not installed."""
 
-import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from configs.settings import JudgeSettings
 from retrieval.passage import Hit, Passage, RetrievalError
-from verifier.engines.base import Engine, EngineError
-from verifier.engines.scripted import ByteTokenizer, ScriptedEngine
+from verifier.engines.base import Engine
+from verifier.engines.scripted import ByteTokenizer
 from verifier.judge import Judge
 from verifier.prompt import load_prompt
 from verifier.types import Case
@@ -87,35 +85,10 @@ def example(number: int, label: Literal[0, 1], question: int | None = None) -> E
     return Example(case, label, f"q{question}")
 
 
-@dataclass
-class Drawn:
-    """A pool that gives these examples in this order."""
-
-    examples: list[Example]
-
-    def draw(self, count: int) -> Sequence[Example]:
-        drawn, self.examples = self.examples[:count], self.examples[count:]
-        return drawn
-
-
 def judge_over(engine: Engine, retriever: FakeRetriever | None = None, **settings: Any) -> Judge:
     how = JudgeSettings(force_verdict=False, **settings)
     return Judge(engine, retriever or FakeRetriever(), load_prompt("judge"), "free", how)
 
 
-def answering(labels: Callable[[str], str | EngineError], **fields: Any) -> ScriptedEngine:
-    """An engine whose policy thinks and gives the answer that the function has for what it was shown."""
-
-    def script(text: str) -> str | EngineError:
-        label = labels(text)
-        return label if isinstance(label, EngineError) else f"<think>so</think><answer>{label}</answer>"
-
-    return ScriptedEngine(script, **fields)
-
-
 def outage() -> FakeRetriever:
     return FakeRetriever(RetrievalError("the server is away"))
-
-
-def as_json(value: Any) -> Any:
-    return json.loads(json.dumps(value))

@@ -17,26 +17,24 @@ SHAPES = [(2, 3, 2, 0.2), (8, 12, 4, 0.3), (10, 33, 5, 0.05), (16, 64, 8, 0.4)]
 class Batch:
     """N rollouts in groups of G, padded to T tokens; everything in double precision."""
 
-    logprobs_NT: Tensor
-    sampler_NT: Tensor
-    policy_NT: Tensor  # bool
-    rewards_N: Tensor
+    logprobs: Tensor  # [N, T]
+    sampler: Tensor  # [N, T]
+    policy: Tensor  # bool [N, T]
+    rewards: Tensor  # [N]
     group: int
 
     @property
     def rollouts(self) -> int:
-        return len(self.rewards_N)
+        return len(self.rewards)
 
     @property
-    def advantages_N(self) -> Tensor:
-        groups = self.rewards_N.split(self.group)
+    def gains(self) -> Tensor:
+        groups = self.rewards.split(self.group)
         return torch.cat([advantages(rewards, torch.ones_like(rewards, dtype=torch.bool)) for rewards in groups])
 
     def rows(self, rows: slice) -> "Batch":
         """A micro-batch; its advantages are those of the whole, so ask for them before."""
-        return Batch(
-            self.logprobs_NT[rows], self.sampler_NT[rows], self.policy_NT[rows], self.rewards_N[rows], self.group
-        )
+        return Batch(self.logprobs[rows], self.sampler[rows], self.policy[rows], self.rewards[rows], self.group)
 
 
 def batch(rollouts: int, length: int, group: int, drift: float, *, most_ratio: float = 2.5) -> Batch:
@@ -65,6 +63,4 @@ def batch(rollouts: int, length: int, group: int, drift: float, *, most_ratio: f
 
 def ours(leaf_NT: Tensor, given: Batch, advantages_N: Tensor, length: int, rollouts: int) -> Any:
     """Our loss of rollouts whose log-probabilities are `leaf_NT`."""
-    return surrogate(
-        leaf_NT, given.sampler_NT, advantages_N, given.policy_NT, length=length, rollouts=rollouts, **CLIP
-    )
+    return surrogate(leaf_NT, given.sampler, advantages_N, given.policy, length=length, rollouts=rollouts, **CLIP)

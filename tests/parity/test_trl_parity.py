@@ -1,7 +1,6 @@
 """Our objective against the loss of TRL 1.16's GRPOTrainer (`dr_grpo`), on the same model and rollouts. `make parity` runs it."""
 
 import math
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ def reward(completions: list[str], **_: Any) -> list[float | None]:
 
 
 @pytest.fixture
-def trainer(tmp_path: Path) -> Iterator[GRPOTrainer]:
+def trainer(tmp_path: Path) -> GRPOTrainer:
     set_seed(0)
     tokens = tokenizer()
     config = LlamaConfig(
@@ -57,7 +56,7 @@ def trainer(tmp_path: Path) -> Iterator[GRPOTrainer]:
         eos_token_id=tokens.eos_token_id,
         bos_token_id=None,
     )
-    yield GRPOTrainer(
+    return GRPOTrainer(
         model=LlamaForCausalLM(config).double(),
         processing_class=tokens,
         reward_funcs=reward,
@@ -85,17 +84,17 @@ def trainer(tmp_path: Path) -> Iterator[GRPOTrainer]:
 def rollouts(shape: tuple[int, int, int, float]) -> dict[str, Tensor]:
     """TRL's inputs: ids, masks of padding and of environment tokens, advantages; the sampler's part comes from the model."""
     given = batch(*shape)
-    count, length = given.policy_NT.shape
+    count, length = given.policy.shape
     generator = torch.Generator().manual_seed(7)
-    inside = given.policy_NT.flip(1).cumsum(1).flip(1) > 0  # up to the policy's last token
+    inside = given.policy.flip(1).cumsum(1).flip(1) > 0  # up to the policy's last token
     return {
         "prompt_ids": torch.randint(3, 23, (count, PROMPT), generator=generator),
         "prompt_mask": torch.ones(count, PROMPT, dtype=torch.int64),
         "completion_ids": torch.randint(3, 23, (count, length), generator=generator),
         "completion_mask": inside.to(torch.int64),
-        "tool_mask": given.policy_NT.to(torch.int64),
-        "advantages": given.advantages_N,
-        "moved": given.logprobs_NT - given.sampler_NT,
+        "tool_mask": given.policy.to(torch.int64),
+        "advantages": given.gains,
+        "moved": given.logprobs - given.sampler,
     }
 
 
@@ -204,5 +203,7 @@ def test_neither_has_a_second_clip() -> None:
     """As verl has (`test_verl_parity.py`); TRL's is off unless `delta` is given."""
     assert GRPOConfig(output_dir="unused", use_cpu=True, bf16=False).delta is None
     one = torch.tensor([[math.log(4.0)]])
-    found = surrogate(one, one * 0, torch.tensor([-1.0]), torch.ones(1, 1, dtype=torch.bool), **CLIP, length=1, rollouts=1)
+    found = surrogate(
+        one, one * 0, torch.tensor([-1.0]), torch.ones(1, 1, dtype=torch.bool), **CLIP, length=1, rollouts=1
+    )
     assert found.loss.item() == pytest.approx(4)

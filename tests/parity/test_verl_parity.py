@@ -48,10 +48,10 @@ def verl_loss(
     )
     config.global_batch_info.update(dp_size=ranks, global_batch_size=rollouts, loss_scale_factor=LENGTH)
     loss, metrics = get_policy_loss_fn("vanilla")(
-        old_log_prob=given.sampler_NT,
+        old_log_prob=given.sampler,
         log_prob=leaf_NT,
         advantages=advantages_N.unsqueeze(-1).expand_as(leaf_NT),
-        response_mask=given.policy_NT,
+        response_mask=given.policy,
         loss_agg_mode=DR_GRPO,
         config=config,
     )
@@ -59,7 +59,7 @@ def verl_loss(
 
 
 def with_gradient(loss_of: Any, given: Batch) -> tuple[Any, Tensor]:
-    leaf = given.logprobs_NT.clone().requires_grad_()
+    leaf = given.logprobs.clone().requires_grad_()
     found = loss_of(leaf)
     (found.loss if hasattr(found, "loss") else found[0]).backward()
     assert leaf.grad is not None
@@ -70,14 +70,14 @@ def with_gradient(loss_of: Any, given: Batch) -> tuple[Any, Tensor]:
 def test_advantages_are_verls(shape: tuple[int, int, int, float]) -> None:
     given = batch(*shape)
     groups = [f"g{row // given.group}" for row in range(given.rollouts)]
-    theirs = verl_advantages(given.rewards_N, groups, given.policy_NT)
-    torch.testing.assert_close(given.advantages_N.unsqueeze(-1) * given.policy_NT, theirs)
+    theirs = verl_advantages(given.rewards, groups, given.policy)
+    torch.testing.assert_close(given.gains.unsqueeze(-1) * given.policy, theirs)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_loss_gradient_and_clipped_fraction_are_verls(shape: tuple[int, int, int, float]) -> None:
     given = batch(*shape)
-    gains = given.advantages_N
+    gains = given.gains
     mine, my_grad = with_gradient(lambda leaf: ours(leaf, given, gains, LENGTH, given.rollouts), given)
     theirs, their_grad = with_gradient(lambda leaf: verl_loss(leaf, given, gains, given.rollouts), given)
     torch.testing.assert_close(mine.loss, theirs[0])
@@ -88,16 +88,16 @@ def test_loss_gradient_and_clipped_fraction_are_verls(shape: tuple[int, int, int
 
 def test_the_clip_acts_in_what_is_compared() -> None:
     given = batch(*SHAPES[3])
-    mine = ours(given.logprobs_NT, given, given.advantages_N, LENGTH, given.rollouts)
+    mine = ours(given.logprobs, given, given.gains, LENGTH, given.rollouts)
     assert mine.clipped > 20
 
 
 @pytest.mark.parametrize("cuts", [[1, 7], [4, 4], [3, 3, 2], [1] * 8])
 def test_micro_batches_add_up_on_both_sides(cuts: list[int]) -> None:
     given = batch(*SHAPES[1])
-    gains = given.advantages_N
+    gains = given.gains
     _, whole = with_gradient(lambda leaf: ours(leaf, given, gains, LENGTH, 8), given)
-    leaf = given.logprobs_NT.clone().requires_grad_()
+    leaf = given.logprobs.clone().requires_grad_()
     start = 0
     for size in cuts:
         rows = slice(start, start + size)
@@ -110,17 +110,17 @@ def test_micro_batches_add_up_on_both_sides(cuts: list[int]) -> None:
 def test_data_parallel_ranks_average_to_the_same() -> None:
     """FSDP averages gradients over ranks; verl multiplies each rank's loss by their number."""
     given = batch(*SHAPES[1])
-    gains = given.advantages_N
-    mine = ours(given.logprobs_NT, given, gains, LENGTH, 8).loss
+    gains = given.gains
+    mine = ours(given.logprobs, given, gains, LENGTH, 8).loss
     halves = [slice(0, 4), slice(4, 8)]
-    theirs = [verl_loss(given.logprobs_NT[r], given.rows(r), gains[r], 8, ranks=2)[0] for r in halves]
+    theirs = [verl_loss(given.logprobs[r], given.rows(r), gains[r], 8, ranks=2)[0] for r in halves]
     torch.testing.assert_close(sum(theirs) / 2, mine)
 
 
 def test_aggregation_alone_is_the_sum_over_tokens_by_a_constant() -> None:
     given = batch(*SHAPES[2])
-    found = agg_loss(given.logprobs_NT, given.policy_NT, DR_GRPO, loss_scale_factor=LENGTH)
-    expected = given.logprobs_NT[given.policy_NT].sum() / (given.rollouts * LENGTH)
+    found = agg_loss(given.logprobs, given.policy, DR_GRPO, loss_scale_factor=LENGTH)
+    expected = given.logprobs[given.policy].sum() / (given.rollouts * LENGTH)
     torch.testing.assert_close(found, expected)
 
 
@@ -154,22 +154,20 @@ def test_differs_dual_clip_bounds_the_loss_of_bad_tokens_that_became_likely() ->
     assert my_grad.item() == pytest.approx(4 / LENGTH)
     assert their_grad.item() == 0
     assert theirs[1]["actor/pg_clipfrac_lower"] == 1
-    assert verl_loss(given.logprobs_NT, given, gain, 1, dual_clip=1e9)[0].item() == pytest.approx(4 / LENGTH)
+    assert verl_loss(given.logprobs, given, gain, 1, dual_clip=1e9)[0].item() == pytest.approx(4 / LENGTH)
 
 
 def test_differs_log_ratios_beyond_20_are_cut_off() -> None:
     given, gain = far(math.exp(21)), torch.tensor([-1.0], dtype=torch.float64)
-    assert ours(given.logprobs_NT, given, gain, LENGTH, 1).loss.item() == pytest.approx(math.exp(21) / LENGTH)
-    assert verl_loss(given.logprobs_NT, given, gain, 1, dual_clip=1e12)[0].item() == pytest.approx(
-        math.exp(20) / LENGTH
-    )
+    assert ours(given.logprobs, given, gain, LENGTH, 1).loss.item() == pytest.approx(math.exp(21) / LENGTH)
+    assert verl_loss(given.logprobs, given, gain, 1, dual_clip=1e12)[0].item() == pytest.approx(math.exp(20) / LENGTH)
 
 
 def test_differs_rollouts_that_are_left_out_stay_in_verls_divisor() -> None:
     """Its trainer divides by mini-batch x n, whatever came of them; we divide by those that were judged."""
     given = batch(*SHAPES[1])
-    gains = given.advantages_N
+    gains = given.gains
     judged = slice(0, 6)
-    mine = ours(given.logprobs_NT[judged], given.rows(judged), gains[judged], LENGTH, 6).loss
-    theirs, _ = verl_loss(given.logprobs_NT[judged], given.rows(judged), gains[judged], 8)
+    mine = ours(given.logprobs[judged], given.rows(judged), gains[judged], LENGTH, 6).loss
+    theirs, _ = verl_loss(given.logprobs[judged], given.rows(judged), gains[judged], 8)
     torch.testing.assert_close(theirs, mine * 6 / 8)

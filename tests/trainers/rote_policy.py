@@ -1,20 +1,17 @@
-"""A tiny judge that learned its episodes by rote, and a server of it that speaks as verl's servers do. Runs where verl runs.
+"""A tiny judge that learned its episodes by rote.
 
 What it writes is well-formed: it looks something up or does not, and gives either verdict, by chance. Everything around it is
 real: its tokens, their probabilities, and what training makes of them.
 """
 
 import random
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from verl.workers.rollout.replica import TokenOutput
 
-from verifier.engines.sampling import sample
 from verifier.engines.tokenizer import HFTokenizer
 from verifier.prompt import Prompt, prompt_ids
 from verifier.types import Case
@@ -22,11 +19,6 @@ from verifier.types import Case
 QUERY = "warfarin"
 LOOK = f"<think>look</think><search>{QUERY}</search>"
 VERDICTS = tuple(f"<think>so</think><answer>{label}</answer>" for label in (0, 1))
-#: What vLLM's `SamplingParams` knows of what verl and we ask for; anything else would be a TypeError there.
-KNOWN = frozenset({
-    "temperature", "top_p", "top_k", "repetition_penalty", "logprobs", "max_tokens", "stop", "include_stop_str_in_output",
-    "stop_token_ids", "min_p", "seed",
-})  # fmt: skip
 TEMPLATE = "{% for message in messages %}<|start|>{{ message.content }}{% endfor %}\n"
 _IGNORED = -100
 
@@ -100,58 +92,3 @@ def _lesson(prompt: Prompt, evidence: str, tokenizer: HFTokenizer, chance: rando
     length = max(len(ids) for ids, _ in rows)
     padded = [(ids + [0] * (length - len(ids)), labels + [_IGNORED] * (length - len(labels))) for ids, labels in rows]
     return torch.tensor([ids for ids, _ in padded]), torch.tensor([labels for _, labels in padded])
-
-
-class RoteServer:
-    """Generates as verl's vLLM server does: token ids in; ids, processed log-probabilities and hardly a reason out."""
-
-    def __init__(self, folder: str) -> None:
-        self.model = LlamaForCausalLM.from_pretrained(folder).eval()
-        self.tokenizer = HFTokenizer(Path(folder))
-        self.global_steps = 0
-        self.generator = torch.Generator().manual_seed(0)
-
-    async def generate(
-        self, prompt_ids: Sequence[int], sampling_params: dict[str, Any], request_id: str, **_: Any
-    ) -> TokenOutput:
-        if unknown := sampling_params.keys() - KNOWN:
-            raise TypeError(f"Unexpected keyword argument {sorted(unknown)}")
-        if not sampling_params.get("include_stop_str_in_output"):
-            raise ValueError("the stop string would be cut off")
-        ids, logprobs = [], []
-        for token, logprob in self._tokens(prompt_ids, sampling_params):
-            ids.append(token)
-            logprobs.append(logprob)
-        return TokenOutput(
-            token_ids=ids, log_probs=logprobs, stop_reason="completed", extra_fields={"global_steps": self.global_steps}
-        )
-
-    @torch.inference_mode()
-    def _tokens(self, prompt: Sequence[int], how: dict[str, Any]) -> Iterator[tuple[int, float]]:
-        past, ids, written = None, torch.tensor([list(prompt)]), list[int]()
-        for _ in range(how["max_tokens"]):
-            out = self.model(input_ids=ids, past_key_values=past, use_cache=True)
-            past, logits = out.past_key_values, out.logits[0, -1].float()
-            if how["temperature"] == 0:
-                token = int(logits.argmax())
-                logprob = float(logits.log_softmax(-1)[token])
-            else:
-                token, logprob = sample(logits, how["temperature"], how["top_p"], self.generator)
-            written.append(token)
-            yield token, logprob
-            text = self.tokenizer.decode(written)
-            if token in how["stop_token_ids"] or any(stop in text for stop in how["stop"]):
-                return
-            ids = torch.tensor([[token]])
-
-
-class RoteClient:
-    """verl's client of one such server in this process."""
-
-    def __init__(self, folder: Path) -> None:
-        self._server = RoteServer(str(folder))
-
-    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
-        return await self._server.generate(
-            prompt_ids=prompt_ids, sampling_params=dict(sampling_params), request_id=request_id
-        )

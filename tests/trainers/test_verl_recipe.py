@@ -16,7 +16,7 @@ import torch
 import verl.trainer
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
-from rote_policy import RoteClient
+from rote_server import RoteClient
 from transformers import LlamaForCausalLM
 from verl import DataProto
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker, DictConfigWrap
@@ -190,7 +190,10 @@ def test_a_response_never_grows_beyond_verls_length(setting: Setting) -> None:
     ("override", "message"),
     [
         ("actor_rollout_ref.rollout.name=trtllm", "need vllm or sglang"),
-        ("actor_rollout_ref.rollout.name=sglang actor_rollout_ref.rollout.skip_tokenizer_init=true", "skip_tokenizer_init"),
+        (
+            "actor_rollout_ref.rollout.name=sglang actor_rollout_ref.rollout.skip_tokenizer_init=true",
+            "skip_tokenizer_init",
+        ),
     ],
 )
 def test_servers_that_cannot_stop_at_strings_are_refused(setting: Setting, override: str, message: str) -> None:

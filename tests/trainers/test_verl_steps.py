@@ -1,4 +1,4 @@
-"""verl's own trainer through whole steps with the recipe, on a CPU, and its checkpoint as our judge. `make verl-check` runs it."""
+"""verl's own trainer through whole steps with the recipe, on a CPU; its checkpoint as our judge. `make verl-check` runs it."""
 
 import json
 import os
@@ -23,20 +23,33 @@ PATIENCE_S = 900
 MODULES = "verl_on_cpu,medverify.trainers.verl_advantage"
 #: What differs from the shipped iteration for want of a GPU, and for a policy of 400 words.
 SMALL = (
-    "trainer.device=cpu trainer.n_gpus_per_node=1 trainer.val_before_train=false trainer.test_freq=-1 "
-    "data.train_batch_size=4 data.max_prompt_length=128 data.max_response_length=512 data.dataloader_num_workers=0 "
-    "actor_rollout_ref.rollout.max_model_len=700 actor_rollout_ref.rollout.n=4 "
-    "actor_rollout_ref.actor.ppo_mini_batch_size=4 actor_rollout_ref.actor.strategy=fsdp2 "
-    "actor_rollout_ref.actor.use_torch_compile=false actor_rollout_ref.model.use_remove_padding=false "
-    "+actor_rollout_ref.model.override_config.attn_implementation=eager "
-    "actor_rollout_ref.actor.use_dynamic_bsz=false actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 "
-    "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=false "
-    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4 "
-    "actor_rollout_ref.actor.optim.lr=1e-4 actor_rollout_ref.actor.optim.lr_warmup_steps=0 "
-    "actor_rollout_ref.rollout.agent.num_workers=1 reward.num_workers=1 "
-    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1 "
-    "ray_kwargs.ray_init.num_cpus=8 +ray_kwargs.ray_init.num_gpus=1"
-).split()
+    "trainer.device=cpu",
+    "trainer.n_gpus_per_node=1",
+    "trainer.val_before_train=false",
+    "trainer.test_freq=-1",
+    "data.train_batch_size=4",
+    "data.max_prompt_length=128",
+    "data.max_response_length=512",
+    "data.dataloader_num_workers=0",
+    "actor_rollout_ref.rollout.max_model_len=700",
+    "actor_rollout_ref.rollout.n=4",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+    "actor_rollout_ref.actor.strategy=fsdp2",
+    "actor_rollout_ref.actor.use_torch_compile=false",
+    "actor_rollout_ref.model.use_remove_padding=false",
+    "+actor_rollout_ref.model.override_config.attn_implementation=eager",
+    "actor_rollout_ref.actor.use_dynamic_bsz=false",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=false",
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.actor.optim.lr=1e-4",
+    "actor_rollout_ref.actor.optim.lr_warmup_steps=0",
+    "actor_rollout_ref.rollout.agent.num_workers=1",
+    "reward.num_workers=1",
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    "ray_kwargs.ray_init.num_cpus=8",
+    "+ray_kwargs.ray_init.num_gpus=1",
+)
 
 
 def trained(setting: Setting, folder: Path, agent: Path, steps: int) -> list[dict[str, float]]:

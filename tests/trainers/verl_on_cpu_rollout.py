@@ -4,10 +4,10 @@ from typing import Any
 
 import ray
 import torch
-from rote_policy import RoteServer
-from verl.workers.rollout.utils import ensure_async_iterator
+from rote_server import RoteServer
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica
+from verl.workers.rollout.utils import ensure_async_iterator
 
 NAME = "rote_server"
 

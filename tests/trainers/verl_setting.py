@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import yaml
-from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
 from rote_policy import QUERY, cases, save_policy
 
 from curriculum.verl_recipe.files import write_examples
@@ -22,8 +21,10 @@ CONFIGS = Path(__file__).parents[2] / "configs" / "verl"
 PROMPT = "Check it.\n{question}\n{trace}\n"
 
 
-def composed(name: str, *overrides: str) -> DictConfig:
-    """A shipped iteration, over verl's own configuration."""
+def composed(name: str, *overrides: str) -> Any:
+    """A shipped iteration, over verl's own configuration; for environments with verl."""
+    from hydra import compose, initialize_config_dir
+
     with initialize_config_dir(str(CONFIGS), version_base=None):
         return compose(name, list(overrides))
 
@@ -71,7 +72,7 @@ class Setting:
     def prompt(self) -> Prompt:
         return load_prompt(str(self.prompt_file))
 
-    def config(self, *overrides: str) -> DictConfig:
+    def config(self, *overrides: str) -> Any:
         """The first iteration as it is shipped, but for paths and lengths."""
         return composed(
             "iteration-1",
