@@ -20,6 +20,7 @@ QUERY = "warfarin"
 LOOK = f"<think>look</think><search>{QUERY}</search>"
 VERDICTS = tuple(f"<think>so</think><answer>{label}</answer>" for label in (0, 1))
 TEMPLATE = "{% for message in messages %}<|start|>{{ message.content }}{% endfor %}\n"
+KNOWN_BY_ROTE = 0.12  # nats a token; what is left to chance, two choices among some thirty tokens, is about 0.05
 _IGNORED = -100
 
 
@@ -49,8 +50,10 @@ def save_tokenizer(folder: Path, prompt: Prompt, evidence: str) -> HFTokenizer:
     return HFTokenizer(folder)
 
 
-def save_policy(folder: Path, prompt: Prompt, evidence: str, steps: int = 120) -> Path:
+def save_policy(folder: Path, prompt: Prompt, evidence: str, most_steps: int = 200) -> Path:
     """Teach it its episodes: half of them look something up first; each verdict comes as often as the other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so small a model is only held up by a second one
     tokenizer = save_tokenizer(folder, prompt, evidence)
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -67,15 +70,18 @@ def save_policy(folder: Path, prompt: Prompt, evidence: str, steps: int = 120) -
         eos_token_id=2,
     )
     model = LlamaForCausalLM(config)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
     chance = random.Random(0)
-    for _ in range(steps):
+    losses = [9.0]
+    while max(losses[-3:]) > KNOWN_BY_ROTE:
+        assert len(losses) <= most_steps, f"the policy did not learn its episodes: loss {losses[-1]:.2f}"
         ids, labels = _lesson(prompt, evidence, tokenizer, chance)
         loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    assert loss.item() < 0.3, f"the policy did not learn its episodes: loss {loss.item():.2f}"
+        losses.append(loss.item())
+    torch.set_num_threads(threads)
     model.save_pretrained(folder)
     return folder
 
