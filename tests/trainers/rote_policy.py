@@ -20,7 +20,7 @@ QUERY = "warfarin"
 LOOK = f"<think>look</think><search>{QUERY}</search>"
 VERDICTS = tuple(f"<think>so</think><answer>{label}</answer>" for label in (0, 1))
 TEMPLATE = "{% for message in messages %}<|start|>{{ message.content }}{% endfor %}\n"
-KNOWN_BY_ROTE = 0.12  # nats a token; what is left to chance, two choices among some thirty tokens, is about 0.05
+KNOWN_BY_ROTE = 0.08  # nats a token; what is left to chance, two choices among some thirty tokens, is about 0.05
 _IGNORED = -100
 
 

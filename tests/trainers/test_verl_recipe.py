@@ -97,9 +97,9 @@ def test_rollouts_are_what_was_sampled_and_shown(setting: Setting) -> None:
     batch, others = data.batch, data.non_tensor_batch
     tokenizer = HFTokenizer(setting.policy)
     outcomes = others[OUTCOME]
-    assert {outcome["searches"] for outcome in outcomes} == {0, 1}  # by chance: it does look something up, or does not
+    assert {outcome["searches"] for outcome in outcomes} >= {0, 1}  # by chance: it does look something up, or does not
     assert {outcome["acc"] for outcome in outcomes} == {0.0, 1.0}
-    assert {outcome["stop"] for outcome in outcomes} == {"answered"}
+    assert all(outcome["stop"] == "answered" for outcome in outcomes if outcome["format"])
     model = LlamaForCausalLM.from_pretrained(setting.policy).eval()
     for row, outcome in enumerate(outcomes):
         asked = batch["attention_mask"][row, : config.data.max_prompt_length].bool()
@@ -133,11 +133,11 @@ def test_rewards_go_through_verls_reward_worker(setting: Setting) -> None:
     found = data.non_tensor_batch
     assert set(KEYS) <= set(found)
     for row, outcome in enumerate(found[OUTCOME]):
-        verdict = outcome["acc"]
-        assert data.batch["rm_scores"][row].sum().item() == found["score"][row] == verdict
-        assert found["format"][row] == 1.0
+        assert data.batch["rm_scores"][row].sum().item() == found["score"][row] == outcome["score"]
+        assert found["score"][row] == found["acc"][row] * found["format"][row]
         last = int(data.batch["response_mask"][row].nonzero().max())
-        assert data.batch["rm_scores"][row, last] == verdict
+        assert data.batch["rm_scores"][row, last] == outcome["score"]
+    assert set(found["score"]) == {0.0, 1.0}
     assert all(found[key].dtype.kind == "f" for key in KEYS)
 
 

