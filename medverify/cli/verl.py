@@ -74,19 +74,18 @@ def filter_pool(
 def _filter(settings: "TrainingConfig", output: Path, number: int, after: Path | None) -> dict[str, Any]:
     from configs import strict_json
     from configs.durable import write_whole
-    from curriculum.held_out import read_held_out, refuse_shared
+    from curriculum.held_out import read_held_out
     from curriculum.pool.load import load_pool
     from curriculum.verl_recipe.files import LOG, POOL, TRAIN, VALIDATION, begin, write_examples, write_report
     from medverify.assemble import load_judge
 
-    pool = load_pool(settings.pool).pool
+    pool = load_pool(settings.guarded_pool).pool
     if after is not None:
         pool.restore(strict_json.parse((after / POOL).read_bytes()))
     held_out = read_held_out(settings.held_out)
-    refuse_shared(held_out, pool.examples)
     # Free episodes and no verdict but the policy's own, as in training.
     free = settings.judge.model_copy(update={"mode": "free", "force_verdict": False})
-    judge = load_judge(settings.model_copy(update={"judge": free}), _say, reproducible=True)
+    judge = load_judge(settings.model_copy(update={"judge": free}), _say)
     iteration = settings.iterations[number - 1]
     seed = settings.run.seed * 1000 + number
     made_with = {"judge": judge.judge_id, "iteration": iteration.model_dump(mode="json"), "seed": seed}

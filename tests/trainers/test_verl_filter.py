@@ -50,7 +50,19 @@ def config(setting: Setting, tmp_path: Path) -> Path:
         "provenance": "these tests",
     }
     written["pool"] = {"sources": {"made-up": source}}
-    del written["held_out"], written["judge"]["vllm"]
+    questions = [
+        {"id": "gout", "question": "How is gout treated?"},
+        {"id": "asthma", "question": "What relieves asthma?"},
+    ]
+    traces = [
+        {"qid": row["id"], "trace_id": f"{row['id']}-{label}", "reasoning": f"Verdict {label}.", "trace_label": label}
+        for row in questions
+        for label in (0, 1)
+    ]
+    for part, rows in (("questions", questions), ("traces", traces)):
+        (tmp_path / f"held-out.{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written["held_out"] = {"pack": str(tmp_path / "held-out"), "examples": 2}
+    del written["judge"]["vllm"]
     written["judge"] |= {
         "engine": "transformers",
         "model": str(setting.policy),
@@ -72,6 +84,9 @@ def test_two_iterations_draw_from_one_pool(cli: Cli, config: Path, tmp_path: Pat
     assert set(told["refused"]) <= {"easy", "impossible"}
     assert sorted(map(label_of, first)) == [0] * 4 + [1] * 4
     assert {row["data_source"] for row in first} == {"made-up"}
+    validated = read_rows(tmp_path / "1" / "validation.parquet")
+    assert sorted(map(label_of, validated)) == [0, 1]
+    assert {case_of(row).question.text for row in validated} <= {"How is gout treated?", "What relieves asthma?"}
     lines = (tmp_path / "1" / "candidates.jsonl").read_text().splitlines()
     groups = [candidate for line in lines for candidate in json.loads(line)["candidates"]]
     kept = [one["id"] for one in groups if len(set(one["correct"])) == 2]
