@@ -5,7 +5,7 @@ verl-tool finds its tools as files of its own package: two lines in `verl_tool/s
     from .base import register_tool
     from curriculum.verl_recipe.verl_tool import MedverifySearch; register_tool(MedverifySearch)
 
-    MEDVERIFY_RETRIEVAL_URL=http://HOST:8081 python -m verl_tool.servers.serve --tool_type medverify_search
+    MEDVERIFY_SEARCH_URL=http://HOST:8081 python -m verl_tool.servers.serve --tool_type medverify_search
 
 It asks the retrieval server's own `/get_observation`: parser, query check and rendering are those of the judge's episode. Where
 no other tool is needed, name that server as `tool_server_url` and do without this.
@@ -25,7 +25,7 @@ from retrieval.passage import RetrievalError, UnavailableError
 from retrieval.tries import NoMoreTriesError, Patience, Vain, described, first_answer
 from verifier.parse import Tag, parse
 
-URL = "MEDVERIFY_RETRIEVAL_URL"
+URL = "MEDVERIFY_SEARCH_URL"
 
 _MOST_BYTES = 64 * 2**20
 
@@ -42,7 +42,7 @@ class MedverifySearch:
 
         Args:
             num_workers: verl-tool's; not used, because nothing blocks.
-            url: of `medverify retrieve serve`; else MEDVERIFY_RETRIEVAL_URL.
+            url: of `medverify retrieve serve`; else MEDVERIFY_SEARCH_URL.
             timeout_s: for the searches of a request, tries and waits included.
             retries: tries after the first.
 

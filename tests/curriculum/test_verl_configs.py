@@ -11,6 +11,7 @@ from configs.settings import JudgeSettings
 from curriculum.settings import TrainingConfig
 from curriculum.verl_recipe import rewards
 from curriculum.verl_recipe.rows import AGENT
+from curriculum.verl_recipe.verl_tool import URL
 from verifier.prompt import load_prompt
 
 FOLDER = SHIPPED / "verl"
@@ -65,6 +66,12 @@ def test_the_filter_plays_by_the_rules_of_the_training() -> None:
     assert judge.vllm.max_context < rollout["max_model_len"]
     groups = [loaded(name)["actor_rollout_ref"]["rollout"]["n"] for name in ("iteration-1", "iteration-2")]
     assert [(one.group, one.budget) for one in settings.iterations] == [(group, 20_000) for group in groups]
+
+
+def test_the_address_of_searches_is_taken_for_no_setting() -> None:
+    """It is exported where `medverify verl filter` runs, and `MEDVERIFY_RETRIEVAL_…` would name a key of `retrieval`."""
+    assert loaded("agent")[0]["retrieval_url"] == f"${{oc.env:{URL},http://127.0.0.1:8081}}"
+    load_settings(FOLDER / "filter.yaml", {URL: "http://elsewhere:8081"}, kind=TrainingConfig)
 
 
 def test_top_p_is_corrected_for() -> None:
