@@ -101,6 +101,7 @@ class MedverifySearch:
 
     async def _ask(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         vain: list[Vain] = []
+        began = monotonic()
         try:
             async with asyncio.timeout(self._timeout_s):
                 reply = await first_answer(
@@ -108,14 +109,14 @@ class MedverifySearch:
                     "POST",
                     "/get_observation",
                     most=_MOST_BYTES,
-                    ends=monotonic() + self._timeout_s,
+                    ends=began + self._timeout_s,
                     patience=Patience(self._retries),
                     vain=vain,
                     body=lambda _: body,
                 )
         except (NoMoreTriesError, TimeoutError) as error:
             last = f"; the last try: {described(vain[-1])}" if vain else ""
-            raise UnavailableError(f"{self._address}: no answer within {self._timeout_s:g} s{last}") from error
+            raise UnavailableError(f"{self._address}: no answer in {monotonic() - began:.0f} s{last}") from error
         if reply.status != 200:
             raise RetrievalError(f"{self._address}: {reply.described()}")
         try:
