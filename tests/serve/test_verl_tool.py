@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from live_server import listening
 from search_fakes import WordRanker, search_app
-from serve_fakes import listening
 
 from curriculum.verl_recipe.verl_tool import URL, MedverifySearch
 from retrieval.passage import RetrievalError, UnavailableError
