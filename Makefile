@@ -18,7 +18,7 @@ NOT_FOR_VLLM := torchvision torchaudio torchcodec
 TRAINER_TESTS := pytest pytest-asyncio hypothesis
 SERVED := MEDVERIFY_TEST_SERVER_PYTHON=$(CURDIR)/$(BIN)/python HF_HUB_OFFLINE=1
 
-.PHONY: help demo test test-ray test-peers test-vllm test-trainers test-page lint audit bench clean
+.PHONY: help demo test test-ray test-peers test-vllm test-trainers parity verl-check test-page lint audit bench clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -47,6 +47,16 @@ test-vllm: .venv-vllm/.dev  ## Run the judge on vLLM, in process and served, aga
 test-trainers: .venv/.dev .venv-trl/.dev .venv-verl/.dev  ## Run TRL's and verl's own code against the running service
 	$(SERVED) .venv-trl/bin/python -m pytest -W ignore tests/trainers/test_trl_trainer.py
 	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_managers.py
+
+# Both sides on the same tensors; docs/verl.md lists what differs by definition.
+parity: .venv-trl/.dev .venv-verl/.dev  ## Hold our Dr.GRPO against TRL's and verl's own code
+	HF_HUB_OFFLINE=1 .venv-trl/bin/python -m pytest -W ignore tests/parity/test_trl_parity.py
+	HF_HUB_OFFLINE=1 .venv-verl/bin/python -m pytest -W ignore tests/parity/test_verl_parity.py
+
+# The retrieval server runs in the usual environment. No GPU is needed, and nothing that needs one is run; see docs/verl.md.
+verl-check: .venv/.dev .venv-verl/.dev  ## Run the verl recipe in verl's own configuration and workers, with a tiny model
+	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_recipe.py
+	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_steps.py
 
 test-page: .venv/.dev .venv-page/.dev  ## Use the page in a headless Chromium; needs a chromium on the PATH
 	PYTHONPATH=.venv-page $(BIN)/python -m pytest tests/serve/test_page_in_browser.py

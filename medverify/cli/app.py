@@ -26,6 +26,7 @@ from medverify.cli import (
     serve,
     train,
     verify,
+    verl,
     world,
 )
 
@@ -56,6 +57,9 @@ access.command("add")(keys.add)
 access.command("list")(keys.list_keys)
 access.command("revoke")(keys.revoke)
 
+cluster = typer.Typer(help=verl.HELP, no_args_is_help=True)
+cluster.command("filter")(verl.filter_pool)
+
 benchmarks = typer.Typer(
     help="Public benchmarks: what there is, fetch one, compare with a training pool.", no_args_is_help=True
 )
@@ -85,4 +89,5 @@ app.add_typer(config, name="config")
 app.add_typer(indexes, name="index")
 app.add_typer(retrieval, name="retrieve")
 app.add_typer(benchmarks, name="benchmark")
+app.add_typer(cluster, name="verl")
 app.add_typer(access, name="keys")

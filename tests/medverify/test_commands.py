@@ -34,7 +34,7 @@ def test_the_list_of_commands() -> None:
         "index add-bm25", "index eval", "index compress", "retrieve", "retrieve serve",
         "generate", "benchmark", "benchmark list", "benchmark show", "benchmark fetch", "benchmark overlap",
         "keys", "keys add", "keys list", "keys revoke",
-        "world", "swapped-facts", "pool", "train",
+        "world", "swapped-facts", "pool", "train", "verl", "verl filter",
     }  # fmt: skip
 
 

@@ -3,11 +3,15 @@
 `make test-trainers` makes those environments and names the interpreter that the service runs with.
 """
 
+import asyncio
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,3 +53,16 @@ def start_service(repository: Path) -> Iterator[Callable[[], RunningService]]:
     yield start
     for service in started:
         service.stop()
+
+
+@pytest.fixture(scope="session")
+def setting(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A tiny policy, its data set and a running retrieval server, for the tests of the verl recipe."""
+    python = os.environ.get(SERVER_PYTHON)
+    if not python and find_spec("verl"):
+        pytest.skip(f"{SERVER_PYTHON} names no interpreter: `make verl-check` runs this")
+    from verl_setting import SearchServer, made
+
+    server = SearchServer(repository, python or sys.executable)
+    yield asyncio.run(made(tmp_path_factory.mktemp("verl"), server.url))
+    server.stop()

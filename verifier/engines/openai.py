@@ -6,7 +6,6 @@ output, log-probabilities of chosen ids. A server that ignores one of these is t
 """
 
 import asyncio
-import bisect
 import math
 import random
 from collections.abc import AsyncIterator, Iterable
@@ -23,6 +22,7 @@ from configs.settings import OpenAIEngine as EngineSettings
 from retrieval.clients import retry_after_s
 from verifier.engines.base import Completion, ContextFullError, EngineError, Finish, Generate, Sequence, Tokenizer
 from verifier.engines.places import Places
+from verifier.engines.stopping import first_end
 from verifier.engines.tokenizer import HFTokenizer
 from verifier.engines.vllm_sampling import as_drawn, turn_seed
 
@@ -174,21 +174,10 @@ class OpenAIEngine:
         usage = reply.get("usage") or {}
         cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
         finish = self._finish(finish_reason, stop_reason, ids, request)
-        if (end := self._first_end(ids, request.stop[_MOST_STOPS:])) is not None:
+        if (end := first_end(self._tokenizer, ids, request.stop[_MOST_STOPS:])) is not None:
             ids, chosen, watched, finish = ids[:end], chosen[:end], watched[:end], Finish.STOP
         logprobs = as_drawn(chosen, request.temperature, request.top_p)
         return Completion(ids, logprobs, watched, finish, prefilled=len(request.ids) - cached, cached=cached)
-
-    def _first_end(self, ids: tuple[int, ...], stops: tuple[str, ...]) -> int | None:
-        """How many ids there are up to the token that completes one of the stop strings; None if none is there."""
-
-        def stopped(count: int) -> bool:
-            text = self._tokenizer.decode(ids[:count])
-            return any(stop in text for stop in stops)
-
-        if not stops or not stopped(len(ids)):
-            return None
-        return bisect.bisect_left(range(1, len(ids) + 1), True, key=stopped) + 1
 
     def _finish(self, reason: str, stop_reason: object, ids: tuple[int, ...], request: Generate) -> Finish:
         if reason == "length":

@@ -10,10 +10,13 @@ _MARK = "\ue000"  # a private-use character that no template contains
 class HFTokenizer:
     """Reads text as text: an added token's spelling inside it, special or not, never becomes that token."""
 
-    def __init__(self, path: Path) -> None:
-        from transformers import AutoTokenizer
+    def __init__(self, source: Path | Any) -> None:
+        """Read a folder's tokenizer, or take one that transformers has read already."""
+        if isinstance(source, Path):
+            from transformers import AutoTokenizer
 
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(path)
+            source = AutoTokenizer.from_pretrained(source)
+        self._tokenizer: Any = source
         self._added = {
             token for token, added in self._tokenizer.added_tokens_decoder.items() if not _blank(added.content)
         }

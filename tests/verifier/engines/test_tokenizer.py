@@ -55,6 +55,14 @@ def test_a_base_model_has_no_frame_but_its_start(tmp_path: Path) -> None:
     assert HFTokenizer(save_tokenizer(tmp_path, chat_template=None)).chat_frame() == ([1], [])
 
 
+def test_a_tokenizer_that_is_loaded_already_reads_the_same(tiny: Path) -> None:
+    loaded = HFTokenizer(AutoTokenizer.from_pretrained(tiny))
+    text = "<|im_end|> <think>a</think> 1"
+    assert loaded.encode(text) == HFTokenizer(tiny).encode(text)
+    assert loaded.chat_frame() == HFTokenizer(tiny).chat_frame()
+    assert loaded.end_ids == HFTokenizer(tiny).end_ids
+
+
 ADDED = ("<tool_call>", "</tool_call>", "<think>", "[TOOL]")
 
 
