@@ -17,7 +17,7 @@ from verifier.engines.base import EngineError
 from verifier.judge import Judge, Outcome
 from verifier.reward import Reward, reward
 from verifier.transcript import Author
-from verifier.types import Judgment
+from verifier.types import Judgment, StopReason
 
 _Item = TypeVar("_Item")
 
@@ -39,6 +39,12 @@ class Rollout:
         return Tried(correct, self.reward.format if self.reward else 0.0, len(self.sampler))
 
 
+class OutageError(RuntimeError):
+    """Most episodes of a wave failed for reasons outside the policy; the message says what the first of them met."""
+
+
+_OUTAGES = frozenset({StopReason.RETRIEVAL_ERROR, StopReason.ENGINE_ERROR, StopReason.DEADLINE})
+
 #: The rollouts of one example.
 Group = list[Rollout]
 
@@ -55,6 +61,7 @@ async def roll_out(judge: Judge, examples: Sequence[Example], size: int, seed: i
 
     Raises:
         EngineError: the engine has fewer places than a group needs.
+        OutageError: more than half of a wave could not be judged. To go on would use examples up for nothing.
     """
     if size > judge.max_together:
         raise EngineError(f"the engine has {judge.max_together} places, too few for a group of {size} (max_sequences)")
@@ -69,6 +76,7 @@ async def roll_out(judge: Judge, examples: Sequence[Example], size: int, seed: i
                 )
             )
         rollouts = [rollout_of(example, outcome) for example, outcome in zip(tried, outcomes, strict=True)]
+        _refuse_outage(rollouts)
         groups += [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
     return groups
 
@@ -82,6 +90,15 @@ def rollout_of(example: Example, outcome: Outcome) -> Rollout:
     written = Written(tuple(outcome.transcript.ids), prompt, tuple(mask))
     earned = reward(outcome.read, example.label, outcome.judgment.stop_reason)
     return Rollout(example, written, sampler, outcome.judgment, earned)
+
+
+def _refuse_outage(rollouts: Sequence[Rollout]) -> None:
+    failed = [one.judgment for one in rollouts if one.judgment.stop_reason in _OUTAGES]
+    if 2 * len(failed) > len(rollouts):
+        reason = failed[0].detail or failed[0].stop_reason
+        raise OutageError(
+            f"{len(failed)} of {len(rollouts)} episodes could not be judged ({reason}); mend that, and the same command goes on"
+        )
 
 
 def rollout_seed(seed: int, example: Example, number: int) -> int:

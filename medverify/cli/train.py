@@ -61,6 +61,7 @@ def train(
         from configs.load import load_settings
         from curriculum.policy.policy import PolicyError
         from curriculum.pool.errors import PoolError
+        from curriculum.rollouts import OutageError
         from curriculum.settings import TrainSettings
         from curriculum.warm_up import DemonstrationError
         from verifier.packs import PackError
@@ -76,6 +77,7 @@ def train(
             DemonstrationError,
             PackError,
             FloatingPointError,
+            OutageError,
         ) as error:
             fail(error)
         except KeyboardInterrupt:

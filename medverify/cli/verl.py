@@ -43,6 +43,7 @@ def filter_pool(
     from configs.appended import OutputError
     from configs.load import load_settings
     from curriculum.pool.errors import PoolError
+    from curriculum.rollouts import OutageError
     from curriculum.settings import TrainingConfig
     from verifier.packs import PackError
 
@@ -58,7 +59,7 @@ def filter_pool(
             fail("judge.sampling.temperature must be above 0: a group of episodes that are all the same tells nothing")
         try:
             told = _filter(settings, output, iteration, after)
-        except (OutputError, PoolError, PackError, OSError) as error:
+        except (OutputError, OutageError, PoolError, PackError, OSError) as error:
             fail(str(error))
     if as_json:
         print(json.dumps(told))  # noqa: T201 - for programs
@@ -94,7 +95,6 @@ def _filter(settings: "TrainingConfig", output: Path, number: int, after: Path |
         task = bar.add_task("choosing", total=iteration.budget)
 
         def tell(so_far: "Selection") -> None:
-            _refuse_outage(so_far)
             words = f"choosing, {so_far.admission.seen:,} candidates tried"
             bar.update(task, completed=len(so_far.examples), description=words)
             if not err.is_terminal:
@@ -116,23 +116,6 @@ async def _selected(judge: Any, pool: "Pool", iteration: Any, seed: int, log: Pa
             return await select(judge, pool, iteration, seed, kept, tell=tell)
     finally:
         await judge.aclose()
-
-
-def _refuse_outage(so_far: "Selection") -> None:
-    """Stop before an outage spends the pool: candidates that could not be judged are gone.
-
-    Raises:
-        OutputError: most of what was tried could not be judged.
-    """
-    from configs.appended import OutputError
-    from curriculum.gates import Refusal
-
-    unjudged = so_far.admission.refused[Refusal.UNJUDGED]
-    if unjudged > so_far.admission.seen / 2:
-        raise OutputError(
-            f"{unjudged} of {so_far.admission.seen} candidates could not be judged: the index or the engine is out of order. "
-            "Mend that, remove the folder, and begin again"
-        )
 
 
 def _say(words: str) -> None:

@@ -11,12 +11,9 @@ from rote_policy import cases
 from typer.testing import CliRunner
 from verl_setting import CONFIGS, Setting
 
-from configs.appended import OutputError, ResumeError
-from curriculum.gates import Refusal
-from curriculum.selecting import Selection
+from configs.appended import ResumeError
 from curriculum.verl_recipe.files import begin, read_rows
 from curriculum.verl_recipe.rows import case_of, label_of
-from medverify.cli.verl import _refuse_outage
 
 Cli = Callable[..., Any]
 
@@ -121,13 +118,3 @@ def test_a_folder_belongs_to_one_selection(tmp_path: Path) -> None:
         begin(tmp_path, {"judge": "b", "seed": 1}, state)
     with pytest.raises(ResumeError, match="begun with another pool;"):
         begin(tmp_path, {"judge": "a", "seed": 1}, {"drawn": 6})
-
-
-def test_an_outage_ends_it_before_the_pool_is_spent() -> None:
-    selection = Selection()
-    selection.admission.refused[Refusal.UNJUDGED] = 3
-    selection.admission.kept = 3
-    _refuse_outage(selection)
-    selection.admission.refused[Refusal.UNJUDGED] = 4
-    with pytest.raises(OutputError, match="4 of 7 candidates could not be judged"):
-        _refuse_outage(selection)
