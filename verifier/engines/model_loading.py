@@ -49,7 +49,7 @@ def load_model(
                           "use the engine vllm, or a server and the engine openai")  # fmt: skip
     if adapter is not None:
         model = merge_adapter(model, adapter)
-    if device.type == "cpu" and dtype is torch.float32:
+    if device.type == "cpu" and (dtype is torch.float32 or (dtype is torch.bfloat16 and native_bfloat16("cpu"))):
         pack_linears(model)
     return model, tokenizer
 
@@ -75,8 +75,7 @@ def replace_weights(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> No
     for name, weight in plain.items():
         weight.copy_(weights[name])
     for name, layer in packed.items():
-        bias = weights[f"{name}.bias"].float() if layer.bias is not None else None
-        layer.pack(weights[f"{name}.weight"].float(), bias)
+        layer.pack(weights[f"{name}.weight"], weights[f"{name}.bias"] if layer.bias is not None else None)
 
 
 def _layer_types(config: Any, max_context: int) -> list[str]:

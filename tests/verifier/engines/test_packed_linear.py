@@ -9,12 +9,19 @@ from verifier.engines.packed_linear import PackedLinear, pack_linears
 
 @pytest.mark.parametrize("rows", [1, 3, 16, 200])
 @pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @torch.inference_mode()
-def test_the_same_product(rows: int, bias: bool) -> None:
+def test_the_same_product(rows: int, bias: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    linear = nn.Linear(48, 80, bias=bias)
-    batch = torch.randn(1, rows, 48)
-    assert torch.allclose(PackedLinear(linear)(batch), linear(batch), atol=1e-5)
+    linear = nn.Linear(48, 80, bias=bias, dtype=dtype)
+    batch = torch.randn(1, rows, 48, dtype=dtype)
+    packed = PackedLinear(linear)
+    rounding = 1e-5 if dtype is torch.float32 else 0.02
+    assert torch.allclose(packed(batch), linear(batch), atol=rounding)
+    other = nn.Linear(48, 80, bias=bias)
+    packed.pack(other.weight, other.bias)
+    assert packed(batch).dtype is dtype
+    assert torch.allclose(packed(batch).float(), other(batch.float()), atol=rounding)
 
 
 @torch.inference_mode()
