@@ -3,6 +3,9 @@
 import json
 from typing import Any
 
+#: In one object of what strangers send: each one that is not known is a fault to be told, and costs time.
+MOST_KEYS = 10_000
+
 
 class RepeatedKeyError(ValueError):
     """An object has a key twice: nobody can know which of the values was meant."""
@@ -30,7 +33,7 @@ def parse_unique(data: bytes | str) -> Any:
 
     Raises:
         RepeatedKeyError: an object has a key twice.
-        ValueError: as `parse`.
+        ValueError: as `parse`, or an object has more than `MOST_KEYS` keys.
     """
     try:
         return json.loads(data, object_pairs_hook=_unique)
@@ -43,4 +46,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen = set[str]()
         raise RepeatedKeyError(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    if len(found) > MOST_KEYS:
+        raise ValueError(f"an object has more than {MOST_KEYS} keys")
     return found

@@ -44,7 +44,7 @@ class SelectRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
     question: Question
-    candidates: Annotated[list[Candidate], Field(min_length=1)]
+    candidates: Annotated[list[Candidate], Field(fail_fast=True, min_length=1)]
     strategy: Annotated[
         Literal["best_of_n", "hard", "soft", "majority"],
         Field(

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
-from configs.strict_json import RepeatedKeyError
+from configs.strict_json import MOST_KEYS, RepeatedKeyError
 from serve.security_headers import HEADERS
 from serve.strict_bodies import RepeatedKeyInBodyError
 from verifier.types import field_as_written
@@ -59,10 +59,19 @@ def without_folders(text: str) -> str:
     return _FOLDERS.sub("…/", text)
 
 
+#: Faults of one request that are told: an answer is no larger than it needs to be, whatever was sent.
+MOST_FAULTS = 20
+
+
 def unfit(faults: Sequence[Mapping[str, str]]) -> ServiceError:
-    """A request that does not fit: each fault names a `field` by its dotted path and what was `expected` there."""
+    """A request that does not fit: each fault names a `field` by its dotted path and what was `expected` there.
+
+    The first `MOST_FAULTS` are told.
+    """
     detail = "; ".join(f"{fault['field']}: {fault['expected']}" for fault in faults[:5])
-    return ServiceError(422, "invalid-request", "The request does not fit the schema", detail, errors=list(faults))
+    return ServiceError(
+        422, "invalid-request", "The request does not fit the schema", detail, errors=list(faults[:MOST_FAULTS])
+    )
 
 
 def repeated(key: str, where: str = "") -> dict[str, str]:
@@ -74,6 +83,8 @@ def expected_by(error: Mapping[str, Any]) -> str:
     """What pydantic expected, in words for callers: they know of objects, not of our classes."""
     if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
         return "Input should be an object"
+    if error["type"] == "union_tag_invalid":  # its message names the function that looks at the tag
+        return f"Input should be of one of the kinds {error['ctx']['expected_tags']}"
     return str(error["msg"])
 
 
@@ -83,7 +94,8 @@ def unfit_json(error: ValueError, where: str = "body") -> dict[str, str]:
         return repeated(error.key, "" if where == "body" else f"{where}: ")
     if isinstance(error, JSONDecodeError):
         return {"field": where, "expected": f"JSON; at character {error.pos}: {error.msg}"}
-    return {"field": where, "expected": "JSON: text in UTF-8, not nested too deeply, numbers of a usual length"}
+    limits = f"not nested too deeply, numbers of a usual length, at most {MOST_KEYS} keys in an object"
+    return {"field": where, "expected": f"JSON: text in UTF-8, {limits}"}
 
 
 def described(statuses: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
@@ -128,7 +140,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        refusal = unfit([_fault(item, error.body) for item in error.errors()])
+        refusal = unfit([_fault(item, error.body) for item in error.errors()[:MOST_FAULTS]])
         return problem(refusal.status, refusal.kind, refusal.title, refusal.detail, **refusal.more)
 
     @app.exception_handler(RepeatedKeyInBodyError)

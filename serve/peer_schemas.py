@@ -23,8 +23,8 @@ class GetReward(BaseModel):
         }
     )
 
-    query: Annotated[list[str], Field(description="Prompt and response, as one text; may be empty.")]
-    prompts: Annotated[list[str], Field(description="The prompts that the texts begin with.")]
+    query: Annotated[list[str], Field(fail_fast=True, description="Prompt and response, as one text; may be empty.")]
+    prompts: Annotated[list[str], Field(fail_fast=True, description="The prompts that the texts begin with.")]
     labels: Annotated[list[Any] | None, Field(description="Right answers, as texts; what is no text is ignored.")] = (
         None
     )

@@ -38,7 +38,7 @@ class RerankRequest(BaseModel):
     query: Annotated[NonEmpty, Field(description="The question, with its options if there are any.")]
     documents: Annotated[
         list[Annotated[Document, Field(json_schema_extra={"description": "A text, or an object with `text`."})]],
-        Field(min_length=1),
+        Field(fail_fast=True, min_length=1),
     ]
     top_n: Annotated[
         Annotated[int, Strict()] | None, Field(ge=1, description="Only so many of the best; null: all.")

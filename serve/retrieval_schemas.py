@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from configs.strict_json import parse_unique
 from retrieval.local import LocalRetriever
 from retrieval.passage import Hit, Passage, QueryError
-from serve.errors import ServiceError, expected_by, unfit, unfit_json
+from serve.errors import MOST_FAULTS, ServiceError, expected_by, unfit, unfit_json
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -33,7 +33,10 @@ class Retrieve(BaseModel):
         },
     )
 
-    queries: Annotated[list[str] | None, Field(description="Several searches; `result` has a list for each.")] = None
+    queries: Annotated[
+        Annotated[list[str], Field(fail_fast=True)] | None,
+        Field(description="Several searches; `result` has a list for each."),
+    ] = None
     query: Annotated[str | None, Field(description="One search; `result` has one list.")] = None
     topk: Annotated[int | None, Field(ge=1, description=f"Documents per query; missing or null: {DEFAULT_TOPK}.")] = (
         None
@@ -112,11 +115,11 @@ class Observe(BaseModel):
         },
     )
 
-    trajectory_ids: list[str | int]
-    actions: list[Annotated[str, Field(max_length=MAX_ACTION_CHARS)]]
-    extra_fields: list[dict[str, Any]] | None = None
-    finish: list[bool] | None = None
-    is_last_step: list[bool] | None = None
+    trajectory_ids: Annotated[list[str | int], Field(fail_fast=True)]
+    actions: Annotated[list[Annotated[str, Field(max_length=MAX_ACTION_CHARS)]], Field(fail_fast=True)]
+    extra_fields: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
+    finish: Annotated[list[bool], Field(fail_fast=True)] | None = None
+    is_last_step: Annotated[list[bool], Field(fail_fast=True)] | None = None
 
     @model_validator(mode="after")
     def _same_lengths(self) -> Self:
@@ -195,7 +198,7 @@ def read_body(model: type[M], body: bytes) -> M:
         raise unfit(
             [
                 {"field": ".".join(map(str, item["loc"])) or "body", "expected": expected_by(item)}
-                for item in error.errors(include_url=False, include_input=False, include_context=False)
+                for item in error.errors(include_url=False, include_input=False, include_context=False)[:MOST_FAULTS]
             ]
         ) from error
     except ValueError as error:

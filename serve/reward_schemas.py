@@ -116,7 +116,7 @@ class RewardRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"items": [_TRACE, _JUDGE], "seed": 0}]})
 
-    items: Annotated[list[RewardItem], Field(min_length=1)]
+    items: Annotated[list[RewardItem], Field(fail_fast=True, min_length=1)]
     weights: Annotated[Weights, Field(description="For traces.")] = DEFAULT_WEIGHTS
     accuracy: Annotated[
         Accuracy, Field(description="verifier: the judge's p(1); label: whether the final answer is the label.")

@@ -58,7 +58,7 @@ class VerifyMany(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"cases": [_EXAMPLE]}]})
 
-    cases: Annotated[list[Case], Field(min_length=1)]
+    cases: Annotated[list[Case], Field(fail_fast=True, min_length=1)]
     seed: Seed = None
     deadline_s: Deadline = None
 

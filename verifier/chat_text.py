@@ -24,6 +24,8 @@ _MARKS = re.compile(
     r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜<>]{1,40}｜>|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>"  # noqa: RUF001
 )
 _LONGEST_MARK = 44  # characters
+_SPACE = re.compile(r"\s+")
+_STRIDE = 4096  # characters looked at together for white space at the end
 
 
 def text_of(content: Any) -> str:
@@ -57,14 +59,15 @@ def question_of(prompt: Any) -> str:
 def trimmed(text: str) -> str:
     """A text without the marks of a template, and white space, around it."""
     start, end = 0, len(text)
-    while start < end and (text[start].isspace() or _MARKS.match(text, start, end)):
-        mark = _MARKS.match(text, start, end)
-        start = mark.end() if mark else start + 1
+    while found := _SPACE.match(text, start, end) or _MARKS.match(text, start, end):
+        start = found.end()
     while start < end:
-        last = text.rfind("<", max(start, end - _LONGEST_MARK), end)
         if text[end - 1].isspace():
-            end -= 1
-        elif last >= 0 and _MARKS.fullmatch(text, last, end):
+            piece = text[max(start, end - _STRIDE) : end]
+            end -= len(piece) - len(piece.rstrip())
+            continue
+        last = text.rfind("<", max(start, end - _LONGEST_MARK), end)
+        if last >= 0 and _MARKS.fullmatch(text, last, end):
             end = last
         else:
             break

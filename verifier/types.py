@@ -32,7 +32,7 @@ class Trace(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: NonEmpty | None = None
-    steps: Annotated[list[NonEmpty], Field(min_length=1)] | None = None
+    steps: Annotated[list[NonEmpty], Field(fail_fast=True, min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "Trace":

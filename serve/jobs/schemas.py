@@ -14,7 +14,7 @@ class JobRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    cases: Annotated[list[Case], Field(min_length=1)]
+    cases: Annotated[list[Case], Field(fail_fast=True, min_length=1)]
     seed: Seed = None
 
     @model_validator(mode="before")

@@ -10,13 +10,12 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from configs import strict_json
-from serve.errors import ServiceError, expected_by, unfit, unfit_json
+from serve.errors import MOST_FAULTS, ServiceError, expected_by, unfit, unfit_json
 from serve.jobs.files import Draft
 from serve.jobs.schemas import JobRequest, numbered
 from verifier.types import Case, field_as_written
 
 LINES = "application/x-ndjson"
-_MOST_FAULTS = 20
 
 
 async def read_json(request: Request, limit: int) -> JobRequest:
@@ -46,15 +45,15 @@ async def read_json(request: Request, limit: int) -> JobRequest:
         raise RequestValidationError(faults, body=data) from error
 
 
-def write_lines(draft: Draft, max_cases: int) -> int:
+def write_lines(draft: Draft, max_cases: int, max_line_bytes: int) -> int:
     """Check the uploaded lines of a draft, make them its cases, and give their number.
 
     Raises:
-        ServiceError: 413, there are too many; 422, some are no cases, or there are none.
+        ServiceError: 413, there are too many, or a line is too long; 422, some are no cases, or there are none.
         OSError: they cannot be written.
     """
     faults = list[dict[str, str]]()
-    total = draft.write_cases(_cases(draft.upload, max_cases, faults))
+    total = draft.write_cases(_cases(draft.upload, max_cases, max_line_bytes, faults))
     if faults:
         raise unfit(faults)
     if total == 0:
@@ -67,10 +66,14 @@ def too_many(max_cases: int) -> ServiceError:
     return ServiceError(413, "batch-too-large", "The job is too large", f"one job may have {max_cases} cases")
 
 
-def _cases(upload: Path, max_cases: int, faults: list[dict[str, str]]) -> Iterator[Case]:
+def _cases(upload: Path, max_cases: int, max_line_bytes: int, faults: list[dict[str, str]]) -> Iterator[Case]:
     place = 0
-    with upload.open("rb") as lines:
+    with upload.open("rb") as file:
+        lines = iter(lambda: file.readline(max_line_bytes + 1), b"")  # an upload of one line must not fill the memory
         for number, line in enumerate(lines, start=1):
+            if len(line) > max_line_bytes:
+                detail = f"line {number} exceeds {max_line_bytes} bytes, which a case has to fit into"
+                raise ServiceError(413, "body-too-large", "The request is too large", detail)
             if not line.strip():
                 continue
             if place == max_cases:
@@ -79,7 +82,7 @@ def _cases(upload: Path, max_cases: int, faults: list[dict[str, str]]) -> Iterat
             place += 1
             if case is not None:
                 yield case
-            if len(faults) >= _MOST_FAULTS:
+            if len(faults) >= MOST_FAULTS:
                 return
 
 

@@ -92,7 +92,7 @@ def router(keeper: JobKeeper, settings: ServeSettings) -> APIRouter:
         if kind == LINES:
             async for piece in request.stream():
                 await asyncio.to_thread(draft.receive, piece)
-            return await asyncio.to_thread(write_lines, draft, settings.jobs.max_cases), seed
+            return await asyncio.to_thread(write_lines, draft, settings.jobs.max_cases, settings.max_body_bytes), seed
         if kind != "application/json":
             raise ServiceError(
                 415, "unknown-content", "The body is of an unknown kind", f"send application/json or {LINES}"

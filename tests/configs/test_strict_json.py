@@ -30,6 +30,14 @@ def test_a_key_that_is_there_twice_is_named(text: str, key: str) -> None:
     parse(text)  # files of others may have it so
 
 
+def test_an_object_has_a_bounded_number_of_keys() -> None:
+    value = {str(number): number for number in range(strict_json.MOST_KEYS)}
+    assert parse_unique(json.dumps(value)) == value
+    with pytest.raises(ValueError, match="more than"):
+        parse_unique(json.dumps({**value, "more": 1}))
+    parse(json.dumps({**value, "more": 1}))
+
+
 def test_equal_keys_in_different_objects_are_no_repetition() -> None:
     value = [{"a": {"a": 1}}, {"a": 2}]
     assert parse_unique(json.dumps(value)) == value

@@ -25,7 +25,7 @@ def service(
 ) -> Iterator[TestClient]:
     jobs = settings.pop("jobs", JobSettings())
     stores = Stores(keys=keys, jobs=state / "jobs" if state else None)
-    serve = ServeSettings(retry_after_s=1, jobs=jobs, max_body_bytes=20_000, **settings)
+    serve = ServeSettings(retry_after_s=1, jobs=jobs, **{"max_body_bytes": 20_000, **settings})
     with TestClient(create_app(judge_of(engine), serve, INFO, stores)) as client:
         yield client
 

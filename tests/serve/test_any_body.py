@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from job_fakes import service
 from reward_fakes import ITEM, rewarding_app
 from test_peer_rewards import nemo_gym
 
@@ -78,3 +80,43 @@ def test_no_body_is_a_fault_of_ours(client: TestClient, path: str, data: st.Data
         assert not {"reward", "rewards", "score", "scores", "result"} & set(response.json())
     else:
         json.loads(response.text, parse_constant=pytest.fail)  # NaN is no JSON
+
+
+EMPTY = [{}] * 30_000
+#: Bodies in which nearly everything is a fault.
+FAULTY: list[tuple[str, Any]] = [
+    ("/verify", {"question": "q", "trace": EMPTY}),
+    ("/verify", {"cases": EMPTY}),
+    ("/verify", {"question": "q", "trace": "t", **{f"x{number}": 0 for number in range(9_000)}}),
+    ("/verify", {"question": "q", "trace": "t", "options": {f"x{number}": "" for number in range(9_000)}}),
+    ("/reward", {"items": EMPTY}),
+    ("/select", {"question": "q", "candidates": EMPTY}),
+    ("/v1/rerank", {"query": "q", "documents": EMPTY}),
+    ("/jobs", {"cases": EMPTY}),
+    ("/get_reward", {"query": EMPTY, "prompts": EMPTY}),
+    ("/retrieve", {"queries": EMPTY}),
+    ("/get_observation", {"trajectory_ids": EMPTY, "actions": EMPTY, "finish": EMPTY, "extra_fields": [0] * 9_000}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), FAULTY)
+def test_a_body_of_faults_is_refused_in_few_words(tmp_path: Path, path: str, body: Any) -> None:
+    """Each fault costs time, in which nobody else is served."""
+    with service(tmp_path, max_body_bytes=1_000_000) as client:
+        response = client.post(path, json=body)
+    assert response.status_code == 422
+    assert len(response.content) < 10_000
+    assert 1 <= len(response.json()["errors"]) <= 20
+
+
+def test_an_object_without_end_cannot_be_read(client: TestClient) -> None:
+    body = {"question": "q", "trace": "t", **{f"x{number}": 0 for number in range(10_000)}}
+    assert client.post("/verify", json=body).status_code == 400
+
+
+@pytest.mark.parametrize("kind", ["x", 5, ["trace"], None])
+def test_a_kind_that_there_is_not(client: TestClient, kind: Any) -> None:
+    response = client.post("/reward", json={"items": [{**ITEM, "kind": kind}]})
+    assert response.status_code == 422
+    [fault] = response.json()["errors"]
+    assert fault == {"field": "items.0", "expected": "Input should be of one of the kinds 'trace', 'judge'"}

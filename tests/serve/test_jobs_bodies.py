@@ -41,6 +41,19 @@ def test_the_field_is_named_as_it_was_sent(client: TestClient, body: object, fie
     assert [fault["field"] for fault in response.json()["errors"]] == fields
 
 
+def test_a_line_is_no_longer_than_a_body(tmp_path: Path) -> None:
+    """An upload that is one line would be held in memory as a whole."""
+    with service(tmp_path, max_body_bytes=2000) as client:
+        fits = json.dumps({**CASE, "question": "q" * 1800})
+        assert client.post("/jobs", content=f"{fits}\n{fits}\n", headers=LINES).status_code == 202
+        for long in (json.dumps({**CASE, "question": "q" * 2000}), " " * 2001):
+            response = client.post("/jobs", content=f"{fits}\n{long}\n{fits}", headers=LINES)
+            assert response.status_code == 413
+            assert response.json()["type"] == "urn:medverify:problem:body-too-large"
+            assert response.json()["detail"].startswith("line 2 exceeds 2000 bytes")
+        assert len(client.get("/jobs").json()["jobs"]) == 1
+
+
 def test_bad_lines_are_named_and_nothing_is_begun(client: TestClient) -> None:
     lines = [
         json.dumps(CASE),

@@ -265,6 +265,23 @@ def test_a_failed_judgment_is_masked(client: TestClient, question: str, error: s
     assert response.json()["instance_config"]["agent"] == "x"
 
 
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    [
+        ({"status": "failed", "error": {"code": "server_error", "message": "x"}}, "the response has an error"),
+        ({"status": "failed"}, "the response is failed"),
+        ({"status": "cancelled"}, "the response is cancelled"),
+        ({"status": "in_progress"}, "the response is in_progress"),
+    ],
+)
+@pytest.mark.parametrize("output", [[], [{"role": "assistant", "content": "The answer is"}]])
+def test_a_response_that_failed_on_its_way_is_masked(
+    client: TestClient, broken: dict[str, Any], error: str, output: list[Any]
+) -> None:
+    sent = nemo_gym(response={"output": output, **broken})
+    assert failed_judgment(client.post("/verify", json=sent), sent) == error
+
+
 def test_an_attempt_after_a_failure_leaves_nothing_of_it(client: TestClient) -> None:
     again = nemo_gym(_ng_failure_class="judge_failed", _ng_failure_judge_error="x", reward=0.0, reward_components={})
     got = client.post("/verify", json=again).json()
@@ -285,6 +302,11 @@ def test_a_rollout_without_an_answer_is_the_policys_own_doing(client: TestClient
         ({"responses_create_params": 5, "response": {}}, "responses_create_params"),
         ({"responses_create_params": {"input": "q"}}, "response"),
         (nemo_gym(asked=" "), "responses_create_params.input"),
+        (nemo_gym(response={}), "response.output"),
+        (nemo_gym(response={"output": None}), "response.output"),
+        (nemo_gym(response={"output": "The answer is A."}), "response.output"),
+        (nemo_gym(response={"output": [{"type": "reasoning"}, 5]}), "response.output.1"),
+        (nemo_gym(response={"output": [{"content": {"text": "The answer is A."}}]}), "response.output.0.content"),
     ],
 )
 def test_what_nemo_gym_never_sends_is_refused(client: TestClient, body: dict[str, Any], field: str) -> None:

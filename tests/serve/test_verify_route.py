@@ -148,7 +148,7 @@ def test_a_failure_is_never_a_number(question: str, status: str) -> None:
         ({"cases": "q"}, ["cases"]),
         ({"cases": None}, ["cases"]),
         ({"cases": [CASE, {"question": "q"}]}, ["cases.1.trace"]),
-        ({"cases": [CASE, 5, {**CASE, "trase": 1}]}, ["cases.1", "cases.2.trase"]),
+        ({"cases": [CASE, {**CASE, "trase": 1, "tr": 1}, 5]}, ["cases.1.trase", "cases.1.tr"]),
         ({"cases": [CASE], "case": CASE}, ["case"]),
         ({"cases": [CASE], "extra": 1}, ["extra"]),
         ([CASE], ["body"]),

@@ -104,6 +104,8 @@ def test_anything_can_be_read(value: Any) -> None:
 def test_long_texts_are_read_in_one_pass() -> None:
     """A pattern that goes back over what it read would take minutes."""
     assert trimmed(" " * 2_000_000 + "x" + "</s>" * 300_000) == "x"
+    assert trimmed("x" + " " * 2_000_000) == "x"
+    assert trimmed("x" + "</s> " * 300_000) == "x"
     assert trimmed("x" + " " * 2_000_000 + "y").startswith("x ")
     assert question_of("<|im_start|>user\n" * 200_000) == ""
     assert question_of("[INST]" * 500_000 + "q[/INST]") == "q"
