@@ -24,7 +24,7 @@ _ANSWER_ABROAD = rf"{_FIRST_ABROAD}(?:{_ANSWER_CJK}|(?<![^\W\d_])(?:{_ANSWER_ABR
 _IS_ABROAD = folded(
     rf"(?:(?!{_NO_ABROAD})[^.\n:]){{0,40}}?(?::|=|-+>|→|-\s|は|が|为|為|是|選|选|คือ|은|는"
     r"|\b(?:es|est|ist|is|è|é|jest|je|är|er|là|adalah|является|это|है|هو|هي)(?!\w))"
-    r"[ ]*(?:\b(?:la|el|le|il|a|o|die|der|das|de)\b(?=[ ](?:\W?\w\b)))?"
+    r"[ ]*(?:\b(?-i:la|el|le|il|a|o|die|der|das|de)\b(?=[ ](?:\W?\w\b)))?"
 )
 
 _COPULA = (
@@ -41,7 +41,7 @@ _SO = (
 #: An answer is about to be named.
 ANNOUNCED = re.compile(
     # An option may follow, or a clause that names one;
-    rf"(?P<full>(?<!wrong )(?<!incorrect )\banswers?\b{_OF}{_COPULA}"
+    rf"(?P<full>(?<!wrong )(?<!incorrect )(?<!alternative )(?<!tempting )(?<!distractor )\banswers?\b{_OF}{_COPULA}"
     rf"|\b{_GOOD}\s+(?:\w+\s+)?(?:option|choice|selection|response)\b{_OF}{_COPULA}"
     rf"|\bmy\s+(?:\w+\s+)?(?:choice|pick|guess|vote|selection|verdict)\b{_OF}{_COPULA}"
     r"|[\"'](?:[a-z]{1,20}[_ ]){0,2}(?:answer|choice|option|prediction)(?:[_ ][a-z]{1,20}){0,2}[\"']\s*:)"
@@ -53,13 +53,19 @@ ANNOUNCED = re.compile(
     r"|\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?)"
     # the letter of one must.
     rf"|(?P<letter>\banswer(?: choice| option)?(?=\s)|选择?|{_ANSWER_ABROAD}(?=\s)"
+    r"|\bbut\s+(?:(?:now|then|really|actually|in fact)\s+)?(?:i\s+(?:now\s+)?(?:think|believe)\s+(?:that\s+)?)?"
+    r"it(?:\s+is|'s)(?=\s)"
     # (a run of such words is one)
     rf"|(?:^|(?<=[\s,.;:(-]))(?:{_SO})\b[,:;.!-]*(?: (?:{_SO})\b[,:;.!-]*)*)",
     re.I | re.M,
 )
 #: What stands before an announcement that is none: "if the answer is B, then …".
 UNREAL = re.compile(
-    r"\b(?:if|whether|unless|suppose|assuming|were)\b[^.\n,;]{0,30}$|\b(?:if|suppose|assuming)\b[^.\n;]*\bthen\s+(?:\w+\s+){0,3}$",
+    r"\b(?:if|whether|unless|suppose|assuming|were)\b[^.\n,;]{0,30}$|\b(?:if|suppose|assuming)\b[^.\n;]*\bthen\s+(?:\w+\s+){0,3}$"
+    # What others think is not what the text says.
+    r"|\b(?:one|some|someone|somebody|you|people|many|most|others|everyone|everybody|students?|friend)\s+"
+    r"(?:(?:people|students|might|may|would|could|will|often|initially|first|easily)\s+){0,3}(?:say|think|believe|argue|claim|assume|guess)s?\s+"
+    r"(?:that\s+)?(?:the\s+)?$",
     re.I,
 )
 #: What stands before a letter that is being ruled out: "this eliminates answer C".
@@ -77,16 +83,21 @@ DOUBTED = re.compile(
     rf"(?:(?:n't|\bnot|\bcannot|\bnever|\bhardly)[ ]+(?:\w+[ ]+)?{_SAYING}"
     rf"|\b(?:nobody|no one|no-one|none)[ ]+(?:(?:would|could|can|should|will)[ ]+)?(?:\w+ly[ ]+)?{_SAYING}s?"
     r"|(?<!no )(?<!without )(?<!without a )\bdoubt(?:s|ed|ful)?|\b(?:no way|not true|untrue)"
-    rf"|\b(?:wrong|incorrect|false|mistaken|mistake)(?:[ ]+to[ ]+{_SAYING})?)"
+    rf"|\b(?:wrong|incorrect|false|mistaken|mistake|misconception|myth)(?:[ ]+to[ ]+{_SAYING})?"
+    rf"|\brefuse[ ]+to[ ]+{_SAYING})"
     rf"[ ]+(?:{_THAT}[ ]+)?(?:the[ ]+)?(?:{_GOOD}[ ]+)?$|\bunder no circumstances\b[^.\n;:,]{{0,30}}$",
     re.I,
 )
-#: What is said after an announcement that is taken back: ". This is incorrect", ", but they are wrong".
+#: What is said after an announcement that is taken back: ". This is incorrect", ", but they are wrong", ". Wait, no.".
 RETRACTED = re.compile(
-    r"[\"')\]]*\s*[.,;:!-]?\s*(?:(?:but|and|yet|though|although|however),?\s+)?(?:this|that|which|it|they|these)"
-    r"\s+(?:(?:answer|option|choice|claim)\s+)?(?:is|are|was|were|would be|seems|isn't|aren't|wasn't)\s+(?:\w+ly\s+)?"
-    r"(?:incorrect|wrong|false|mistaken|untrue|not (?:right|correct|true|so)|(?<=n't )(?:right|correct|true))\b"
-    r"(?!\s+(?:to|that|if)\b)",
+    r"[\"')\]]*\s*[.,;:!-]*\s*(?:\(\s*)?(?:(?:but|and|yet|though|although|however|no|wait|hmm+|actually|oh|sorry|on reflection"
+    r"|on second thought)[,.!-]*\s+){0,3}"
+    r"(?:(?:this|that|which|it|they|these)(?:'s|\s+(?:(?:answer|option|choice|claim)\s+)?"
+    r"(?:is|are|was|were|would be|seems|isn't|aren't|wasn't|can't be|cannot be))\s+(?:\w+ly\s+)?"
+    r"(?:incorrect|wrong|false|mistaken|untrue|not (?:right|correct|true|so|it)"
+    r"|(?:(?<=n't )|(?<=n't be )|(?<=cannot be ))(?:right|correct|true))\b(?!\s+(?:to|that|if)\b)"
+    r"|(?:scratch|ignore|strike|disregard|forget) (?:that|this|it|the above)\b|never mind\b|i take (?:that|it) back\b"
+    r"|(?:wait[,.!]*\s+no|no[,.!]*\s+wait|hold on|let me (?:reconsider|start over|rethink))\b(?! need\b))",
     re.I,
 )
 #: What may stand between an announcement and an option.
@@ -110,7 +121,8 @@ NOT = re.compile(
 )
 #: A list goes on.
 JOIN = re.compile(
-    r"[ ]*(?:[,/&+|、(]|\band(?:/or)?\b|\b(?:or|oder|und|et|ou|y|или|и)\b|\b(?:to|through|versus)\b|\bvs\b\.?|和|或|と|か)[ ]*"
+    r"[ ]*(?:[,/&+|、(]|\band(?:/or)?\b|\b(?:or|oder|und|et|ou|y|или|и)\b|\b(?:to|through|versus)\b|\bvs\b\.?"
+    r"|和|或|と|か|또는|혹은)[ ]*"
     r"(?:\b(?:and|or)\b[ ]*)?",
     re.I,
 )
@@ -183,11 +195,17 @@ CONCLUDED = re.compile(
 PREDICATE = re.compile(
     r"[\s\"')\].:]{0,6},?\s+(?:is|must be|would be|seems|appears to be|remains|should be|being)"
     r"\s+(?:(?:\w+ly|thus|hence|the|my|most|our)\s+)*"
-    r"(?:(?P<noun>answer|(?:correct|right|best|final|appropriate)\s+(?:answer|choice|option))|correct|right|best|true|likely)\b",
+    r"(?:(?P<noun>answer|(?:correct|right|best|final|appropriate)\s+(?:answer|choice|option))|correct|right|best|true|likely)\b"
+    # Not "B is likely wrong", "B is right-sided", "B is the only answer that is not correct".
+    r"(?!-\w|\s+(?:(?:to be|that is|which is)\s+)?(?:\w+ly\s+)?(?:not|wrong|incorrect|false|untrue|mistaken|inappropriate|avoided"
+    r"|excluded|eliminated|(?:a|the)\s+(?:\w+\s+)?(?:distractor|trap))\b|\s+but\s+(?:it\s+)?(?:does|is|do)(?:n't|\s+not)\b"
+    r"|\s+to\s+(?:another|a different|the previous)\b)",
     re.I,
 )
 #: Where a sentence is over; abbreviations before a small letter are no end.
 SENTENCE_END = re.compile(r"[.!?。][\"')\]]*(?=\s+[A-Z(\[\"'*]|\s*$|\n)|\n")
+#: Where a clause begins to give reasons, in which other things are named than what is chosen.
+REASONS = re.compile(r",?\s+\(?(?:because|since|as it|which(?![^.,]{0,30} (?:is|was|are|be)\b)|who(?:se)?)\b", re.I)
 #: Where a letter by itself may be what the clause speaks of.
 CLAUSE_START = re.compile(r"(?:^|(?<=[.!?,;:]\s)|(?<=\bthat\s)|(?<=\band\s)|(?<=\bbut\s))(?=\w)", re.M)
 #: What stands before an option that is denied, or only thought possible.

@@ -20,7 +20,7 @@ from verifier.answers.plain import plain, said_last
 from verifier.answers.statement import Statement, end_of, read
 
 #: Part of what a generated pack depends on: raise it when texts come to be read differently.
-EXTRACTOR_VERSION = 3
+EXTRACTOR_VERSION = 4
 
 _LONGEST_CLAUSE = 600  # characters
 _LONGEST_SUBJECT = 300  # characters
@@ -105,7 +105,9 @@ def _read_clause(marked: Marked, start: int, at: int, *, further: bool = True) -
     end = stop.start() if stop else min(at + _LONGEST_CLAUSE, len(text))
     if stop and stop[0].startswith("?"):
         return None
-    key = _only(marked, at, end)
+    key, reasons = _only(marked, at, end), cues.REASONS.search(text, at, end)
+    if key and reasons and _only(marked, at, reasons.start()) != key:
+        return None  # "protamine, because it reverses heparin"
     return Statement(start, end, frozenset({key})) if key else None
 
 

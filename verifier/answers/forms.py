@@ -35,6 +35,12 @@ _OPENING = re.compile(r"[\s\"'(\[]*")
 _AFTER_LETTER = re.compile(r"[ ]*(?:[-:.,]\s*|\(\s*)?[\"']?")
 _LAST_WORD = re.compile(r"(\w+|[<>≤≥=+±%])[^\w<>≤≥=+±%]*$")
 _ENDS = re.compile(r"[\"')\]]*\s*(?:[.;,\n]|$)")
+#: What makes an option's text a part of another word: "heparin-induced".
+_COMPOUND = re.compile(
+    r"-(?:induced|associated|related|dependent|resistant|sensitive|exacerbated|mediated|like|free|negative|positive|based"
+    r"|deficient|producing|containing|releasing|blocking|derived|specific|sided|naive|refractory|binding|sparing)\b",
+    re.I,
+)
 _SMALL_WORD = re.compile(r" [a-z]+\b(?! (?:is|are|was))")
 
 
@@ -177,6 +183,8 @@ class Marked:
                 end = place + len(saying)
                 if not self._squashed.startswith(saying, place) or end not in self._ends:
                     continue
+                if _COMPOUND.match(self.text, self._ends[end]):
+                    continue
                 if not everyday or _TIGHT.match(self.text, self._ends[end]):
                     return Named(key, start, self._ends[end], How.TEXT)
         return None
@@ -205,7 +213,7 @@ class Marked:
             while place >= 0:
                 begin, stop = self._starts.get(place), self._ends.get(place + len(saying))
                 place = self._squashed.find(saying, place + 1, last)
-                if begin is None or stop is None:
+                if begin is None or stop is None or _COMPOUND.match(self.text, stop):
                     continue
                 if not any(longer.start <= begin and stop <= longer.end for longer in found):
                     found.append(Named(key, begin, stop, How.TEXT))
