@@ -122,7 +122,7 @@ clean:  ## Remove what the other targets made in this checkout
 .venv-trl/.dev: .venv/bin/python pyproject.toml
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/pip install --quiet torch==2.13.0
-	.venv-trl/bin/pip install --quiet --editable . trl==1.16.0 $(TRAINER_TESTS)
+	.venv-trl/bin/pip install --quiet --editable . trl==1.16.0 'peft>=0.17,<1' $(TRAINER_TESTS)
 	@touch $@
 
 # The last line: what verl imports and does not name.
