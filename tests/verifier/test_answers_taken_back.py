@@ -85,6 +85,7 @@ def test_a_predicate_that_goes_on_to_deny_chooses_nothing(text: str) -> None:
         "The answer is heparin-induced thrombocytopenia.",
         "The answer is protamine, because it reverses heparin.",
         "The answer is protamine, which reverses heparin.",
+        "The next highest level of vitamin K would be found with warfarin.",
     ],
 )
 def test_an_option_inside_another_thing_is_not_chosen(text: str) -> None:
@@ -98,6 +99,7 @@ def test_an_option_inside_another_thing_is_not_chosen(text: str) -> None:
         ("The answer is warfarin, because it blocks the epoxide reductase.", "B"),
         ("The answer is warfarin\u2014it blocks the epoxide reductase.", "B"),
         ("B is most likely the cause.", "B"),
+        ("The next best step would be warfarin.", "B"),
         ("B is likely correct.", "B"),
     ],
 )

@@ -187,8 +187,8 @@ REFUSED = re.compile(
 FOREIGN = re.compile(r"[(\[]\s*[A-Za-z]\s*[)\]]|[A-Z](?=\s*(?:$|\n|[.,;)](?!\w)))")
 #: A conclusion that does not call itself an answer.
 CONCLUDED = re.compile(
-    r"\b(?:most (?:likely|appropriate|probable|accurate|consistent|suitable|commonly?|important)|best|correct|next|first-line"
-    r"|only)\b[^.\n]{0,160}?\b(?:is|was|would be|are|be)\b:?",
+    r"\b(?:most (?:likely|appropriate|probable|accurate|consistent|suitable|commonly?|important)|best|correct|first-line"
+    r"|next(?! (?!best\b)\w+est\b)|only)\b[^.\n]{0,160}?\b(?:is|was|would be|are|be)\b:?",
     re.I,
 )
 #: What is said after an option that is chosen.
