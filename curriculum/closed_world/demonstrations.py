@@ -9,9 +9,6 @@ from curriculum.closed_world.world import World
 from curriculum.demonstrated import Comparison, Piece, episode, rank_of, ranked
 from verifier.types import EvidencePassage
 
-PASSAGES = 3  # shown for a search: the judge's default
-
-
 def query(trace: Reasoned) -> str:
     """What to search for: the drug, the aspect, and what is claimed."""
     return " ".join((trace.drug, _aspect(trace), *(claim.said.attribute for claim in trace.claims)))
@@ -26,8 +23,10 @@ def own_evidence(world: World, trace: Reasoned) -> list[EvidencePassage]:
     aspect, drug, alike = _aspect(trace), trace.drug, world.look_alike(trace.drug)
     other = next(one for one in Aspect if one is not aspect)
     decoys = [monograph(world, name, about) for name, about in ((drug, other), (alike, aspect), (alike, other))]
-    shown = draw.sample(decoys, PASSAGES - 1)
-    shown.insert(0 if draw.random() < 0.7 else draw.randrange(1, PASSAGES), monograph(world, drug, aspect))
+    count = world.recipe.passages
+    shown = draw.sample(decoys, count - 1)
+    first = count == 1 or draw.random() < 0.7
+    shown.insert(0 if first else draw.randrange(1, count), monograph(world, drug, aspect))
     return ranked(shown)
 
 

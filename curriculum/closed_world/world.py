@@ -34,6 +34,9 @@ class Recipe(BaseModel):
             "wrong traces of a question agree on one wrong answer and a vote among its traces is a tie."
         ),
     ] = "anywhere"
+    passages: Annotated[
+        int, Field(ge=1, le=4, description="Shown for the search of a demonstration; `judge.top_k` of the training.")
+    ] = 2
     held_out_templates: Annotated[
         bool, Field(description="Word training and test worlds with different templates; else both use all.")
     ] = False

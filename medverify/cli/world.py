@@ -25,6 +25,9 @@ def world(
         Literal["anywhere", "answer"],
         typer.Option(help="Where wrong traces are wrong: in any claim, or in the one that decides the answer."),
     ] = "anywhere",
+    passages: Annotated[
+        int, typer.Option(min=1, max=4, help="Shown in a demonstration; as many as `judge.top_k` of the training.")
+    ] = 2,
     held_out_templates: Annotated[
         bool, typer.Option("--held-out-templates", help="Word the test world as the training world never is.")
     ] = False,
@@ -55,6 +58,7 @@ def world(
             traces=traces,
             claims=claims,
             errors=errors,
+            passages=passages,
             held_out_templates=held_out_templates,
         )
         with waiting("inventing"):
