@@ -9,6 +9,7 @@ from curriculum.closed_world.world import World
 from curriculum.demonstrated import Comparison, Piece, episode, rank_of, ranked
 from verifier.types import EvidencePassage
 
+
 def query(trace: Reasoned) -> str:
     """What to search for: the drug, the aspect, and what is claimed."""
     return " ".join((trace.drug, _aspect(trace), *(claim.said.attribute for claim in trace.claims)))

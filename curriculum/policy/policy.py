@@ -11,10 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from configs.adapter import Adapter
 from configs.precision import native_bfloat16
 from curriculum.objective import sampled_logprobs
 from curriculum.policy.rows import ATTENTION, Row
-from curriculum.settings import PolicySettings
+from curriculum.settings import Lora, PolicySettings
+from verifier.engines.adapters import merge_adapter, with_adapter
 from verifier.engines.model_loading import pick_device
 from verifier.engines.sampling import nucleus
 
@@ -37,15 +39,18 @@ class Scored:
 class Policy:
     """A causal language model with gradients. Weights are float32; arithmetic is bfloat16 where the hardware has it."""
 
-    def __init__(self, folder: Path, settings: PolicySettings, seed: int = 0) -> None:
-        """Load a model folder and, if an adapter is to be trained, put one around it that does nothing yet.
+    def __init__(self, folder: Path, settings: PolicySettings, seed: int = 0, adapter: Adapter | None = None) -> None:
+        """Load a model folder and, if an adapter is to be trained, put one around it that does nothing yet, or go on with one.
 
         Args:
             folder: safetensors, tokenizer, config.
-            seed: of the adapter's first weights.
+            seed: of a new adapter's first weights.
+            adapter: to begin with: it is trained further or, where the whole weights are trained, added to them.
 
         Raises:
-            PolicyError: the model's attention or head is of a kind that is not computed here, or the adapter fits no layer.
+            PolicyError: the model's attention or head is of a kind that is not computed here, the adapter fits no layer, or the
+                one to begin with is of another kind than the one to be trained.
+            EngineError: the adapter to begin with cannot be read, or was made for another model.
             ModuleNotFoundError: an adapter is asked for and peft is not installed; it comes with the extra `train`.
         """
         from transformers import AutoModelForCausalLM
@@ -59,7 +64,7 @@ class Policy:
             # Renamed on the way through the releases that we support.
             getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()
         self._base = model
-        self.model: Any = _adapted(model, settings, seed) if settings.lora.rank else model
+        self.model: Any = _adapted(model, settings.lora, seed, adapter)
         self.model.to(self.device).train()
 
     @property
@@ -172,10 +177,13 @@ def _refuse_uncomputed(config: Any, folder: Path) -> None:
         raise PolicyError(f"{folder}: the trainer computes full attention only; use the verl recipe for this model")
 
 
-def _adapted(model: nn.Module, settings: PolicySettings, seed: int) -> nn.Module:
+def _adapted(model: nn.Module, lora: Lora, seed: int, start: Adapter | None) -> nn.Module:
+    if start is not None:
+        return _begun_with(model, lora, start)
+    if not lora.rank:
+        return model
     from peft import LoraConfig, get_peft_model
 
-    lora = settings.lora
     targets = lora.targets if lora.targets == _ALL else [target.strip() for target in lora.targets.split(",")]
     config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, bias="none", task_type="CAUSAL_LM")
     with torch.random.fork_rng(devices=[]):
@@ -185,3 +193,16 @@ def _adapted(model: nn.Module, settings: PolicySettings, seed: int) -> nn.Module
             return adapted
         except ValueError as error:
             raise PolicyError(f"policy.lora.targets = {lora.targets!r} fits no layer of the model: {error}") from error
+
+
+def _begun_with(model: nn.Module, lora: Lora, start: Adapter) -> nn.Module:
+    if not lora.rank:
+        return merge_adapter(model, start.folder).requires_grad_(True)
+    begun: Any = with_adapter(model, start.folder, trainable=True)
+    found = begun.peft_config["default"]
+    if (found.r, found.lora_alpha) != (lora.rank, lora.alpha):
+        raise PolicyError(
+            f"the adapter {start.folder} has rank {found.r} and alpha {found.lora_alpha}: train it with "
+            f"policy.lora.rank={found.r} and policy.lora.alpha={found.lora_alpha}"
+        )
+    return begun  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, NoReturn
@@ -112,6 +113,8 @@ def quiet_libraries() -> None:
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
+        # peft asks transformers by an old name, when an adapter is put around a model.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
 
 
 def _installed(module: str) -> bool:

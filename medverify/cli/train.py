@@ -105,7 +105,7 @@ def _train(settings: "TrainSettings", output: Path) -> None:
         engine = judge.engine
         assert isinstance(engine, TransformersEngine)  # noqa: S101 - the settings allow no other
         _say(f"loading the weights of {engine.path.name} once more, to train them")
-        policy = Policy(engine.path, settings.policy, settings.run.seed)
+        policy = Policy(engine.path, settings.policy, settings.run.seed, engine.adapter)
         lessons = [
             lesson(one, judge.prompt, engine.tokenizer, settings.warm_up.verdict_weight) for one in demonstrations
         ]

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from configs.precision import native_bfloat16
-from verifier.engines.adapter_merging import merge_adapter
+from verifier.engines.adapters import merge_adapter
 from verifier.engines.base import EngineError
 from verifier.engines.packed_linear import PackedLinear, pack_linears
 from verifier.engines.slots import ATTENTION

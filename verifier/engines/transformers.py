@@ -103,7 +103,7 @@ class TransformersEngine:
         self.dtype = pick_dtype(settings.dtype, self.device)
         self.path = path
         self._digest = digest
-        self._adapter = adapter
+        self.adapter = adapter
         self._settings = settings
         self._model, self._tokenizer = load_model(
             path, self.dtype, self.device, settings.max_context, adapter.folder if adapter else None
@@ -136,7 +136,7 @@ class TransformersEngine:
             # What is computed together decides the last bits of what comes out.
             "max_sequences": self.max_sequences,
             "step_tokens": self._settings.step_tokens,
-            **({"adapter": self._adapter.digest} if self._adapter else {}),
+            **({"adapter": self.adapter.digest} if self.adapter else {}),
         }
 
     @asynccontextmanager

@@ -7,6 +7,7 @@ import torch
 from tiny_model import Reference, config, generate, save_model, start
 from transformers import LlamaForCausalLM
 
+from configs.adapter import read_adapter
 from curriculum.policy.policy import Policy, PolicyError, load_weights, save_weights
 from curriculum.policy.rows import Row, Written
 from curriculum.settings import Lora, PolicySettings
@@ -71,7 +72,6 @@ async def test_an_engine_with_its_weights_says_what_it_says(folder: Path, rank: 
 
 @pytest.mark.parametrize("rank", [0, 4])
 async def test_what_is_saved_is_a_judge_that_says_the_same(folder: Path, tmp_path: Path, rank: int) -> None:
-    from configs.adapter import read_adapter
     from configs.settings import TransformersEngine as EngineSettings
     from verifier.engines.transformers import TransformersEngine
 
@@ -118,6 +118,29 @@ def test_an_adapter_starts_without_effect_and_trains_little(folder: Path) -> Non
     whole, adapted, row = policy(folder), policy(folder, 2), Row([WRITTEN], CPU)
     assert adapted.score(row).logprobs_P.tolist() == pytest.approx(whole.score(row).logprobs_P.tolist(), abs=1e-6)
     assert sum(weight.numel() for weight in adapted.trained) < 0.2 * sum(weight.numel() for weight in whole.trained)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_it_goes_on_with_an_adapter(folder: Path, tmp_path: Path, rank: int) -> None:
+    first, row = policy(folder, 4), Row([WRITTEN], CPU)
+    nudge(first)
+    first.save(tmp_path / "begun")
+    settings = PolicySettings(lora=Lora(rank=rank), device="cpu", precision="float32")
+    second = Policy(folder, settings, adapter=read_adapter(tmp_path / "begun"))
+    scored = second.score(row)
+    assert scored.logprobs_P.tolist() == pytest.approx(first.score(row).logprobs_P.tolist(), abs=1e-4)
+    assert len(second.trained) == len(policy(folder, rank).trained)
+    scored.logprobs_P.sum().backward()
+    assert all(weight.grad is not None for weight in second.trained)
+    second.save(tmp_path / "judge")
+    assert (tmp_path / "judge" / "adapter_config.json").exists() == bool(rank)
+
+
+def test_an_adapter_of_another_kind_is_not_gone_on_with(folder: Path, tmp_path: Path) -> None:
+    policy(folder, 4).save(tmp_path / "begun")
+    for lora in (Lora(rank=8), Lora(rank=4, alpha=8)):
+        with pytest.raises(PolicyError, match=r"policy.lora.rank=4 and policy.lora.alpha=32"):
+            Policy(folder, PolicySettings(lora=lora, device="cpu"), adapter=read_adapter(tmp_path / "begun"))
 
 
 def test_what_cannot_be_computed_is_refused(folder: Path, tmp_path: Path) -> None:
