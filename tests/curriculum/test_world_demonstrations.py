@@ -5,10 +5,11 @@ import pytest
 from worlds import all_traces, small_world
 
 from configs.settings import JudgeSettings
-from curriculum.closed_world.demonstrations import PASSAGES, demonstrate, own_evidence, query
+from curriculum.closed_world.demonstrations import demonstrate, own_evidence, query
 from curriculum.closed_world.facts import told
 from curriculum.closed_world.passages import aspect_of, monograph, passage_id
 from curriculum.closed_world.traces import Reasoned
+from curriculum.closed_world.world import World
 from curriculum.demonstrated import Comparison, NoEvidenceError, Piece, episode, policy_text, ranked
 from retrieval.passage import Hit, Passage
 from verifier.engines.scripted import ScriptedEngine
@@ -56,20 +57,28 @@ def test_each_claim_is_compared_and_the_mismatch_summed_up() -> None:
         assert f"Mismatches: {wrong}" in thought
 
 
-def rank(trace: Reasoned) -> int:
+def rank(world: World, trace: Reasoned) -> int:
     wanted = passage_id(trace.drug, aspect_of(trace.asked.attribute))
-    found = own_evidence(WORLD, trace)
-    assert len({passage.id for passage in found}) == len(found) == PASSAGES
-    assert [passage.rank for passage in found] == [1, 2, 3]
+    found = own_evidence(world, trace)
+    assert len({passage.id for passage in found}) == len(found)
+    assert [passage.rank for passage in found] == list(range(1, world.recipe.passages + 1))
     return next(passage.rank for passage in found if passage.id == wanted)
 
 
-def test_the_passage_that_decides_is_mostly_first_and_named_by_its_rank() -> None:
-    ranks = [rank(trace) for trace in TRACES]
+@pytest.mark.parametrize("passages", [2, 3, 4])
+def test_the_passage_that_decides_is_mostly_first_and_named_by_its_rank(passages: int) -> None:
+    world = small_world(passages=passages)
+    reasoned = all_traces(world)
+    ranks = [rank(world, trace) for trace in reasoned]
     assert 0.6 < ranks.count(1) / len(ranks) < 0.8
-    assert set(ranks) == {1, 2, 3}
-    for trace, place in zip(TRACES, ranks, strict=True):
-        assert f"Passage [{place}] is about {trace.drug}." in demonstrate(trace, own_evidence(WORLD, trace))[2].text
+    assert set(ranks) == set(range(1, passages + 1))
+    for trace, place in zip(reasoned, ranks, strict=True):
+        assert f"Passage [{place}] is about {trace.drug}." in demonstrate(trace, own_evidence(world, trace))[2].text
+
+
+def test_one_passage_is_the_one_that_decides() -> None:
+    world = small_world(passages=1)
+    assert {rank(world, trace) for trace in all_traces(world)} == {1}
 
 
 def test_nothing_is_demonstrated_without_the_evidence() -> None:

@@ -1,6 +1,7 @@
 """Small worlds that tests share."""
 
 from functools import cache
+from typing import Any
 
 from curriculum.closed_world.questions import Asked, questions
 from curriculum.closed_world.traces import Reasoned, traces
@@ -11,8 +12,8 @@ SMALL = Recipe(drugs=40, questions=96)
 
 
 @cache
-def small_world(side: Side = Side.TRAIN, seed: int = 0) -> World:
-    return make_world(side, SMALL.model_copy(update={"seed": seed}))
+def small_world(side: Side = Side.TRAIN, seed: int = 0, **others: Any) -> World:
+    return make_world(side, SMALL.model_copy(update={"seed": seed, **others}))
 
 
 def all_questions(world: World) -> list[Asked]:
