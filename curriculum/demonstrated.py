@@ -60,6 +60,11 @@ def episode(
     )
 
 
+def episode_without_search(plan: str, label: Literal[0, 1]) -> tuple[Piece, ...]:
+    """An episode of a judge that has nothing to look things up in: the same form, and a verdict that it cannot know."""
+    return (Piece(Author.POLICY, f"{_thought(plan)}\n{Tag.ANSWER.opening}{label}{Tag.ANSWER.closing}"),)
+
+
 def policy_text(pieces: Iterable[Piece]) -> str:
     """All that the policy wrote: what is parsed and scored."""
     return "".join(piece.text for piece in pieces if piece.author is Author.POLICY)

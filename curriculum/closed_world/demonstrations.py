@@ -6,7 +6,7 @@ from curriculum.closed_world.facts import Aspect, told
 from curriculum.closed_world.passages import aspect_of, monograph, passage_id
 from curriculum.closed_world.traces import Reasoned
 from curriculum.closed_world.world import World
-from curriculum.demonstrated import Comparison, Piece, episode, rank_of, ranked
+from curriculum.demonstrated import Comparison, Piece, episode, episode_without_search, rank_of, ranked
 from verifier.types import EvidencePassage
 
 
@@ -41,14 +41,23 @@ def demonstrate(trace: Reasoned, found: Sequence[EvidencePassage]) -> tuple[Piec
         NoEvidenceError: the passage that decides is not there.
     """
     rank = rank_of(passage_id(trace.drug, _aspect(trace)), found, query(trace))
-    topics = ", ".join(claim.said.attribute for claim in trace.claims)
     return episode(
-        f"The reasoning is about {trace.drug}. To check: {topics}.",
+        _plan(trace),
         query(trace),
         found,
         f"Passage [{rank}] is about {trace.drug}.",
         (Comparison(claim.said.attribute, told(claim.said), told(claim.true)) for claim in trace.claims),
     )
+
+
+def demonstrate_without_search(trace: Reasoned) -> tuple[Piece, ...]:
+    """The same up to the search, and the verdict at once: what a judge without the tool is warmed up with, to compare."""
+    return episode_without_search(_plan(trace), trace.label)
+
+
+def _plan(trace: Reasoned) -> str:
+    topics = ", ".join(claim.said.attribute for claim in trace.claims)
+    return f"The reasoning is about {trace.drug}. To check: {topics}."
 
 
 def _aspect(trace: Reasoned) -> Aspect:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.durable import write_whole
-from curriculum.closed_world.demonstrations import demonstrate, own_evidence, query
+from curriculum.closed_world.demonstrations import demonstrate, demonstrate_without_search, own_evidence, query
 from curriculum.closed_world.facts import told
 from curriculum.closed_world.passages import aspect_of, corpus_name, passage_id, passages
 from curriculum.closed_world.questions import Asked, questions
@@ -25,7 +25,8 @@ def write_worlds(folder: Path, recipe: Recipe, sides: Sequence[Side] = tuple(Sid
     """Write the worlds of a recipe and their manifest into `folder`; what is there under the same names is replaced.
 
     For each side: `SIDE.formulary.jsonl`, `SIDE.questions.jsonl`, `SIDE.traces.jsonl`; for training
-    `train.demonstrations.jsonl` as well. The manifest is written last. The same recipe and version give the same bytes.
+    `train.demonstrations.jsonl` and `train.demonstrations-without-search.jsonl` as well. The manifest is written last. The same
+    recipe and version give the same bytes.
 
     Returns:
         The manifest.
@@ -102,9 +103,11 @@ def _parts(world: World) -> Iterator[tuple[str, Iterable[Mapping[str, Any]]]]:
     yield "questions", map(question_row, asked)
     yield "traces", map(trace_row, reasoned)
     if world.side is Side.TRAIN:  # whoever has none of the test world cannot train on them
+        searched = (demonstrate(trace, own_evidence(world, trace)) for trace in reasoned)
+        yield "demonstrations", map(demonstration_row, reasoned, searched)
         yield (
-            "demonstrations",
-            (demonstration_row(trace, demonstrate(trace, own_evidence(world, trace))) for trace in reasoned),
+            "demonstrations-without-search",
+            map(demonstration_row, reasoned, map(demonstrate_without_search, reasoned)),
         )
 
 

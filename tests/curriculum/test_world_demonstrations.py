@@ -5,7 +5,7 @@ import pytest
 from worlds import all_traces, small_world
 
 from configs.settings import JudgeSettings
-from curriculum.closed_world.demonstrations import demonstrate, own_evidence, query
+from curriculum.closed_world.demonstrations import demonstrate, demonstrate_without_search, own_evidence, query
 from curriculum.closed_world.facts import told
 from curriculum.closed_world.passages import aspect_of, monograph, passage_id
 from curriculum.closed_world.traces import Reasoned
@@ -32,6 +32,18 @@ def test_every_demonstration_is_well_formed_and_earns_the_whole_reward() -> None
         earned = reward(read, trace.label, StopReason.ANSWERED)
         assert earned is not None
         assert (earned.format, earned.total) == (1.0, 1.0)
+
+
+def test_without_search_it_plans_alike_and_says_what_it_cannot_know() -> None:
+    for trace in TRACES:
+        [piece] = demonstrate_without_search(trace)
+        read = parse(piece.text)
+        assert not read.defects
+        assert [block.tag for block in read.blocks] == [Tag.THINK, Tag.ANSWER]
+        assert read.blocks[0].content == parse(policy_text(demonstrate(trace, own_evidence(WORLD, trace)))).blocks[0].content
+        earned = reward(read, trace.label, StopReason.ANSWERED)
+        assert earned is not None
+        assert earned.total == 1.0
 
 
 def test_the_environment_writes_the_evidence_and_nothing_else() -> None:

@@ -85,6 +85,9 @@ def test_demonstrations_are_cases_with_pieces_by_author(written: Written) -> Non
         assert Case(id=row["id"], question=row["question"], trace=row["trace"]) == cases[row["id"]].case
         assert row["label"] == cases[row["id"]].label
         assert [Author(piece["author"]) for piece in row["pieces"]] == [Author.POLICY, Author.EVIDENCE, Author.POLICY]
+    blind = lines(folder / "train.demonstrations-without-search.jsonl")
+    assert [(row["id"], row["label"]) for row in blind] == [(row["id"], row["label"]) for row in rows]
+    assert {piece["author"] for row in blind for piece in row["pieces"]} == {Author.POLICY}
 
 
 def test_the_same_seed_gives_the_same_bytes_in_a_process_that_hashes_otherwise(
