@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class UnsendableError(RetrievalError):
-    """The body cannot be written as JSON: a number that is not finite, half a character. Nothing was sent."""
+    """Nothing was sent: the body is no JSON (a number that is not finite, half a character), or the address is none."""
 
 
 class Lines(NamedTuple):
@@ -74,8 +74,8 @@ async def ask(
         sent = {"content": body.text, "headers": {"Content-Type": "application/x-ndjson"}}
     try:
         request = client.build_request(method, url, **sent)
-    except (TypeError, ValueError) as error:
-        raise UnsendableError(f"{client.base_url}{url}: the body cannot be sent: {error!s:.300}") from error
+    except (TypeError, ValueError, httpx2.InvalidURL) as error:
+        raise UnsendableError(f"{client.base_url}{url}: the request cannot be sent: {error!s:.300}") from error
     try:
         async with aclosing(await client.send(request, stream=True)) as reply:
             async for piece in reply.aiter_bytes():

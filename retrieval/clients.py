@@ -20,7 +20,16 @@ class LoopClient:
         Args:
             url: what requests are relative to.
             headers: sent with each of them.
+
+        Raises:
+            ValueError: the URL is none.
         """
+        try:
+            address = httpx2.URL(url)
+        except httpx2.InvalidURL as error:
+            raise ValueError(f"{url!r} is no URL: {error}") from error
+        if address.scheme not in ("http", "https") or not address.host:
+            raise ValueError(f"{url!r} is no URL; expected http://HOST:PORT")
         self._url, self._headers = url, dict(headers or {})
         self._client: httpx2.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

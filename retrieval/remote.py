@@ -46,6 +46,9 @@ class RemoteRetriever:
             digest: of the index that must answer.
             timeout_s: for a whole search, tries and waits included.
             retries: tries after the first, on lost connections and on 500, 502, 503 and 504.
+
+        Raises:
+            ValueError: the URL is none.
         """
         self._url = url.rstrip("/")
         self._digest = digest

@@ -85,12 +85,6 @@ class JudgingServiceAtUrl:
         Raises:
             ValueError: the URL is none.
         """
-        try:
-            address = httpx2.URL(url)
-        except httpx2.InvalidURL as error:
-            raise ValueError(f"{url!r} is no URL: {error}") from error
-        if address.scheme not in ("http", "https") or not address.host:
-            raise ValueError(f"{url!r} is no URL; expected http://HOST:PORT")
         self.url = url.rstrip("/")
         self._retries = retries
         self._client = LoopClient(self.url, bearer(api_key))

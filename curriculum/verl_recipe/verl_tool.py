@@ -47,7 +47,7 @@ class MedverifySearch:
             retries: tries after the first.
 
         Raises:
-            ValueError: there is no address.
+            ValueError: there is no address, or what is given is none.
         """
         address = url or os.environ.get(URL)
         if not address:

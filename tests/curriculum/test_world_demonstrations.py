@@ -40,7 +40,10 @@ def test_without_search_it_plans_alike_and_says_what_it_cannot_know() -> None:
         read = parse(piece.text)
         assert not read.defects
         assert [block.tag for block in read.blocks] == [Tag.THINK, Tag.ANSWER]
-        assert read.blocks[0].content == parse(policy_text(demonstrate(trace, own_evidence(WORLD, trace)))).blocks[0].content
+        assert (
+            read.blocks[0].content
+            == parse(policy_text(demonstrate(trace, own_evidence(WORLD, trace)))).blocks[0].content
+        )
         earned = reward(read, trace.label, StopReason.ANSWERED)
         assert earned is not None
         assert earned.total == 1.0

@@ -90,7 +90,7 @@ def test_a_passage_has_its_rank_title_and_text() -> None:
 
 @settings(max_examples=40)
 @given(
-    st.lists(any_text.filter(lambda text: text.strip() and text.isprintable()), min_size=3, max_size=3),
+    st.lists(any_text.map(lambda text: "x" + "".join(filter(str.isprintable, text))), min_size=3, max_size=3),
     st.sampled_from(["judge", "guided"]),
 )
 def test_no_case_forges_a_tag_and_all_share_the_prefix(texts: list[str], name: str) -> None:
