@@ -86,7 +86,8 @@ class VLLMEngine(Section):
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
         Field(
-            description="auto: the precision that the model's config names, float16 or bfloat16 where that is float32."
+            description="auto: the precision that the model's config names, float16 or bfloat16 where that is float32; "
+            "float32 on a CPU that does not multiply those itself."
         ),
     ] = "auto"
     max_sequences: Annotated[int, Field(ge=1, description="Episodes open at once, hence computed together.")] = 64

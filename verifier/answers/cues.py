@@ -50,11 +50,12 @@ ANNOUNCED = re.compile(
     r"|(?P<head>(?:^|(?<=[.!?:]\s))"
     r"(?=(?:(?:it|this|that)(?: is|'s) )?(?:not\s+(?:option |choice |answer )?[(\"']?\w{1,3}[)\"']?\s*[,;:.-]"
     r"|neither\s+(?:option |choice |answer )?[(\"']?\w{1,3}[)\"']?\s+nor\b))"
-    r"|\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?)"
+    r"|\b(?:choose|chose|select|pick|opt for|go with|going with|settle on)\b(?: answer| option| choice)?:?"
+    r"|^[ *#_-]{0,6}final[*_]{0,2}[ ]?:)"
     # the letter of one must.
     rf"|(?P<letter>\banswer(?: choice| option)?(?=\s)|选择?|{_ANSWER_ABROAD}(?=\s)"
     r"|\bbut\s+(?:(?:now|then|really|actually|in fact)\s+)?(?:i\s+(?:now\s+)?(?:think|believe)\s+(?:that\s+)?)?"
-    r"it(?:\s+is|'s)(?=\s)"
+    r"it(?:\s+is|'s)(?=\s)|\bit\s+(?:should|must)\s+(?:(?:really|actually|in fact)\s+)?be(?=\s)"
     # (a run of such words is one)
     rf"|(?:^|(?<=[\s,.;:(-]))(?:{_SO})\b[,:;.!-]*(?: (?:{_SO})\b[,:;.!-]*)*)",
     re.I | re.M,
@@ -93,11 +94,15 @@ RETRACTED = re.compile(
     r"[\"')\]]*\s*[.,;:!-]*\s*(?:\(\s*)?(?:(?:but|and|yet|though|although|however|no|wait|hmm+|actually|oh|sorry|on reflection"
     r"|on second thought)[,.!-]*\s+){0,3}"
     r"(?:(?:this|that|which|it|they|these)(?:'s|\s+(?:(?:answer|option|choice|claim)\s+)?"
+    r"(?:(?:i|we)\s+(?:(?:now|can|do)\s+){0,2}(?:see|realise|realize|know|think|believe|find)\s+)?"
     r"(?:is|are|was|were|would be|seems|isn't|aren't|wasn't|can't be|cannot be))\s+(?:\w+ly\s+)?"
     r"(?:incorrect|wrong|false|mistaken|untrue|not (?:right|correct|true|so|it)"
     r"|(?:(?<=n't )|(?<=n't be )|(?<=cannot be ))(?:right|correct|true))\b(?!\s+(?:to|that|if)\b)"
     r"|(?:scratch|ignore|strike|disregard|forget) (?:that|this|it|the above)\b|never mind\b|i take (?:that|it) back\b"
-    r"|(?:wait[,.!]*\s+no|no[,.!]*\s+wait|hold on|let me (?:reconsider|start over|rethink))\b(?! need\b))",
+    r"|(?:(?:wait|hmm+|oh|actually|sorry)[,.!]*\s+no|no[,.!]*\s+wait|hold on"
+    r"|let me (?:reconsider|start over|rethink))\b(?! need\b)"
+    r"|(?:on reflection|on second thought|actually)[, ]+(?:(?:option|choice|answer)\s+)?[\"'(]?\w{1,3}[\"')]?"
+    r"\s+(?:is|seems|looks|fits)\s+(?:better\b(?! known)|right|correct|best))",
     re.I,
 )
 #: What may stand between an announcement and an option.
