@@ -9,8 +9,8 @@ batch in every run):
 - `ours`: what `medverify train` does in a step: lend the engine the policy's weights, roll out, advantages, update;
 - `bare`: `generate` of transformers on all rollouts as one batch, and a forward and backward pass over them, with an optimiser
   step. The weights are not moved from one to the other, and each part has the precision that is faster here;
-- `TRL`: a step of its GRPOTrainer (`dr_grpo`), with its arithmetic in bfloat16 and in float32. Wants an environment with TRL and
-  peft: `make .venv-trl/.dev`.
+- `TRL`: a step of its GRPOTrainer (`dr_grpo`), with its arithmetic in float32 and, where the hardware has it, in bfloat16. Wants
+  an environment with TRL and peft: `make .venv-trl/.dev`.
 
 On a machine that is shared, CPU seconds (all threads together) tell more than those on the clock.
 
@@ -31,6 +31,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.training.job import Job, Seconds
 from configs.load import load_settings
+from configs.precision import native_bfloat16
 from configs.resolve import resolve
 from curriculum.closed_world.files import write_worlds
 from curriculum.closed_world.world import Recipe
@@ -85,7 +86,7 @@ def commands(trl: str, file: Path) -> dict[str, list[str]]:
     """How each side is started."""
     found = {name: [sys.executable, "-m", f"benchmarks.training.{name}", str(file)] for name in ("ours", "bare")}
     if trl:
-        for dtype in ("bfloat16", "float32"):
+        for dtype in ("bfloat16", "float32") if native_bfloat16("cpu") else ("float32",):
             found[f"TRL, {dtype}"] = [trl, "-m", "benchmarks.training.trl", str(file), dtype]
     return found
 

@@ -13,8 +13,10 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
 from benchmarks.training.job import LEARNING_RATE, Job, Seconds, Stopwatch, asked
+from configs.precision import native_bfloat16
 
-_PRECISIONS = (torch.bfloat16, torch.float32)
+#: Those that the hardware computes itself.
+_PRECISIONS = (torch.bfloat16, torch.float32) if native_bfloat16("cpu") else (torch.float32,)
 
 
 class Bare:
