@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI
 from configs.settings import RetrieveSettings, ServeSettings
 from serve.body_limit import BodyLimit
 from serve.callers import Door, is_loopback, searcher
+from serve.engine_health import EngineHealth
 from serve.errors import JUDGING, install
 from serve.jobs.keeper import JobKeeper
 from serve.judging import JudgingService
@@ -26,6 +27,7 @@ from serve.security_headers import SecurityHeaders
 from serve.served_judge import Replicas, ServedJudge, one
 from serve.stores import Stores
 from serve.tracing import Tracing, tracing_of
+from verifier.judge import Judge
 
 
 def create_app(
@@ -53,7 +55,8 @@ def create_app(
     """
     stores = stores or Stores()
     tracing = tracing or tracing_of()
-    service = JudgingService(judge, settings, stores, coherence=coherence, tracing=tracing)
+    health = EngineHealth(judge) if isinstance(judge, Judge) else None  # replicas elsewhere are watched there
+    service = JudgingService(judge, settings, stores, coherence=coherence, tracing=tracing, health=health)
     metrics = JudgingMetrics(service, info)
     keeper = JobKeeper(service, settings, stores.jobs)
     door = Door(stores.keys, settings.keys, reachable=not is_loopback(settings.host))

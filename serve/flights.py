@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any
 
+from serve.engine_health import EngineHealth
 from serve.fair_places import FairPlaces, Ticket
 from serve.judging_stats import JudgingStats
 from serve.pace import Pace
@@ -53,7 +54,14 @@ class Flights:
     """All episodes under way, by judge, content and seed. Used on the event loop only."""
 
     def __init__(
-        self, places: FairPlaces, pace: Pace, stats: JudgingStats, keep: Keep, tracing: Tracing | None = None
+        self,
+        places: FairPlaces,
+        pace: Pace,
+        stats: JudgingStats,
+        keep: Keep,
+        *,
+        tracing: Tracing | None = None,
+        health: EngineHealth | None = None,
     ) -> None:
         """Args:
         places: where episodes wait for their turn.
@@ -61,10 +69,12 @@ class Flights:
         stats: told what happens.
         keep: told every judgment that was made, once, and the question about it.
         tracing: told every episode.
+        health: told how each episode ended.
         """
         self._places = places
         self._pace = pace
         self._stats = stats
+        self._health = health
         self._keep = keep
         self._tracing = tracing or Tracing()
         self._flights: dict[Key, Flight] = {}
@@ -175,6 +185,8 @@ class Flights:
             span.ended(judgment)
         self._pace.observe(loop.time() - begun)
         self._stats.judged(judgment)
+        if self._health is not None:
+            self._health.saw(judgment.status)
         return judgment
 
     def _end(self, flight: Flight) -> None:

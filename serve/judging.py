@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from configs.settings import ServeSettings
 from serve.admission import Admission, draining
 from serve.callers import ANONYMOUS, Caller
+from serve.engine_health import EngineHealth, UnhealthyError
 from serve.errors import ServiceError
 from serve.fair_places import FairPlaces
 from serve.flights import Flights
@@ -40,6 +41,7 @@ class JudgingService:
         *,
         coherence: ServedJudge | None = None,
         tracing: Tracing | None = None,
+        health: EngineHealth | None = None,
     ) -> None:
         """Args:
         judge: of correctness.
@@ -47,6 +49,7 @@ class JudgingService:
         stores: what was judged and is kept; None: nothing is.
         coherence: judge of coherence, over the same engine and retriever; None: nobody judges it here.
         tracing: told every episode.
+        health: of the engine in this process; None: there is none, or nobody asks.
         """
         self.judge = judge
         self.coherence = coherence
@@ -55,7 +58,8 @@ class JudgingService:
         self._pace = Pace(settings.retry_after_s, settings.max_retry_after_s)
         self.places = FairPlaces(judge.max_together)
         self.admission = Admission(settings.max_queue, self.places, self._pace)
-        self._flights = Flights(self.places, self._pace, self.stats, self.stores.keep, tracing)
+        self._flights = Flights(self.places, self._pace, self.stats, self.stores.keep, tracing=tracing, health=health)
+        self._health = health
         self._max_batch = settings.max_batch
 
     @property
@@ -72,6 +76,22 @@ class JudgingService:
         await self.judge.warm_up()
         if self.coherence is not None:
             await self.coherence.warm_up()
+
+    async def check_engine(self) -> None:
+        """Return if there is no reason to think that every case would fail.
+
+        Raises:
+            ServiceError: 503; the engine failed at many cases in a row, and at a text of our own.
+        """
+        if self._health is None:
+            return
+        try:
+            await self._health.check()
+        except UnhealthyError as error:
+            _log.error("not ready: %s", error)
+            raise ServiceError(
+                503, "unavailable", "No judgment can be given", _PUBLIC[Status.ENGINE_FAILED], {"Retry-After": "5"}
+            ) from error
 
     def begin_drain(self) -> None:
         """Refuse new work from now on; what is under way goes on."""

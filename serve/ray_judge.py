@@ -12,13 +12,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retrieval.passage import Hit, RetrievalError, Retriever, UnavailableError
+from serve.engine_health import EngineHealth
 from serve.schemas import Info
 from verifier.calibration import Calibration
-from verifier.confidence import read_confidence
-from verifier.engines.base import EngineError, Generate
 from verifier.events import Event, Watch, unwatched
 from verifier.judge import Judge
-from verifier.prompt import prefix_ids
 from verifier.types import Case, Judgment, Status, StopReason
 
 if TYPE_CHECKING:
@@ -29,12 +27,6 @@ logger = logging.getLogger(__name__)
 _TRIES = 2  # of a case whose replica is lost; a case that is the reason of the loss must not take all replicas with it
 _LAST_WORD_S = 0.5  # beyond the deadline, for the replica's own judgment that there was no time
 _LOOK_S = 1.0  # between two looks at whether a replica can still be expected
-_FAILURES_IN_A_ROW = 8  # after which the engine is asked for a token: cases that are bad by themselves fail as well
-_PROBE_S = 4.0  # for that token; Ray Serve waits 5 s
-
-
-class UnhealthyError(RuntimeError):
-    """A replica that should be replaced."""
 
 
 class OtherJudgeError(RuntimeError):
@@ -61,7 +53,7 @@ class JudgeReplica:
         self._judges = {judge.judge_id: judge for judge in judges}
         self._retriever = judges[0].retriever
         self._is_warm = False
-        self._failures = 0
+        self._health = EngineHealth(judges[0])
 
     def about(self) -> Identity:
         """What judges here."""
@@ -88,7 +80,7 @@ class JudgeReplica:
             while (event := await happened.get()) is not None:
                 yield event
             judgment = judging.result()
-            self._failures = self._failures + 1 if judgment.status is Status.ENGINE_FAILED else 0
+            self._health.saw(judgment.status)
             yield judgment
         finally:  # also where the caller has left
             judging.cancel()
@@ -101,34 +93,17 @@ class JudgeReplica:
     async def check_health(self) -> None:
         """Ray Serve asks this before it gives cases to a replica, and then now and then; what fails is replaced.
 
-        A replica whose engine does nothing but fail is quickly done with every case, and would draw those of the others to it.
-        One that got nothing but bad cases is in order.
+        A replica that got nothing but bad cases is in order.
 
         Raises:
             EngineError: the engine cannot be warmed up.
-            UnhealthyError: cases failed too often in a row, and the engine fails at a text of our own, too.
+            UnhealthyError: the engine fails whatever it is given.
         """
         if not self._is_warm:
             for judge in self._judges.values():
                 await judge.warm_up()
             self._is_warm = True
-        if self._failures >= _FAILURES_IN_A_ROW:
-            try:
-                async with asyncio.timeout(_PROBE_S):
-                    await self._write_a_token()
-            except TimeoutError:  # no place for it: others are at work
-                return
-            except EngineError as error:
-                raise UnhealthyError(f"the engine failed {self._failures} times in a row: {error}") from error
-            self._failures = 0
-
-    async def _write_a_token(self) -> None:
-        """Have the engine continue the text that every prompt begins with; raises EngineError."""
-        judge = next(iter(self._judges.values()))
-        begun = prefix_ids(judge.prompt, judge.engine.tokenizer)
-        async with judge.engine.open() as [sequence]:
-            written = await sequence.generate(Generate(begun, max_tokens=1, watch=judge.labels.watch))
-            read_confidence(written.watched[0], judge.labels)
+        await self._health.check()
 
 
 class _ReplicaLostError(Exception):

@@ -220,11 +220,13 @@ class Draft:
         self._folder = jobs / f".{id}{_PART}"
         self._folder.mkdir(mode=0o700)
         self.upload = self._folder / "upload.jsonl"
+        self.received = 0  # bytes
 
     def receive(self, piece: bytes) -> None:
         """Add to the upload, which `write_cases` has to be given the cases of; raises OSError."""
         with open(self.upload, "ab", opener=for_owner) as file:
             file.write(piece)
+        self.received += len(piece)
 
     def write_cases(self, cases: Iterable[Case]) -> int:
         """Write the cases and give their number; raises OSError."""

@@ -45,7 +45,7 @@ class JobKeeper:
         self._disk = Disk()
         self._runner = JobRunner(service, self._disk, in_flight=settings.jobs.in_flight, retry_s=settings.retry_after_s)
         self._lock: int | None = None  # held by the process that keeps the folder
-        self._making = 0  # drafts
+        self._drafts: dict[str, Draft | None] = {}  # None: its folder is being made
         self._tasks = list[asyncio.Task[None]]()
 
     # ---- life ----------------------------------------------------------------------------------------------------------
@@ -122,20 +122,32 @@ class JobKeeper:
         if self._folder is None:
             raise ServiceError(404, "no-jobs", "No jobs here", "this service keeps no jobs")
         self._check_new_work()
-        if len(self._jobs) + self._making >= self._settings.max_jobs:
+        if len(self._jobs) + len(self._drafts) >= self._settings.max_jobs:
             raise self._full(f"{len(self._jobs)} jobs are kept, and there is room for {self._settings.max_jobs}")
-        if sum(job.files.kept_bytes for job in self._jobs.values()) >= self._settings.max_kept_bytes:
-            raise self._full("the jobs that are kept fill the room that there is for them")
-        self._making += 1
+        self.check_room()
+        self._drafts[id] = None
         try:
-            return await asyncio.to_thread(Draft, self._folder, id)
-        except OSError as error:
-            self._making -= 1
-            raise self.unwritable(error) from error
+            self._drafts[id] = draft = await asyncio.to_thread(Draft, self._folder, id)
+        except BaseException as error:
+            del self._drafts[id]
+            if isinstance(error, OSError):
+                raise self.unwritable(error) from error
+            raise
+        return draft
+
+    def check_room(self) -> None:
+        """Return if jobs, and uploads under way, leave room on the disk.
+
+        Raises:
+            ServiceError: 503; they fill what there is for them.
+        """
+        kept = sum(job.files.kept_bytes for job in self._jobs.values())
+        if kept + sum(draft.received for draft in self._drafts.values() if draft) >= self._settings.max_kept_bytes:
+            raise self._full("the jobs that are kept fill the room that there is for them")
 
     async def discard(self, draft: Draft) -> None:
         """Leave nothing of a draft."""
-        self._making -= 1
+        del self._drafts[draft.id]
         await asyncio.to_thread(draft.discard)
 
     async def add(self, draft: Draft, *, caller: Caller, seed: int | None, total: int) -> Job:

@@ -92,6 +92,7 @@ def router(keeper: JobKeeper, settings: ServeSettings) -> APIRouter:
         if kind == LINES:
             async for piece in request.stream():
                 await asyncio.to_thread(draft.receive, piece)
+                keeper.check_room()
             return await asyncio.to_thread(write_lines, draft, settings.jobs.max_cases, settings.max_body_bytes), seed
         if kind != "application/json":
             raise ServiceError(

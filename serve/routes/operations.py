@@ -29,7 +29,7 @@ def router(service: JudgingService, info: Info, metrics: JudgingMetrics, replica
     @routes.get("/ready", responses=described({503: "No judgment can be given, or the service is about to stop."}))
     @routes.head("/ready", include_in_schema=False)
     async def ready() -> Ready:
-        """A judge is loaded and takes cases, and what has to be written down can be.
+        """A judge is loaded and takes cases, its engine works, and what has to be written down can be.
 
         A service of one process does not listen before its judge is loaded.
         """
@@ -37,6 +37,7 @@ def router(service: JudgingService, info: Info, metrics: JudgingMetrics, replica
             raise draining()
         if service.stores.audit is not None:
             await service.stores.audit.check()
+        await service.check_engine()
         running = await replicas()
         if not running:
             raise ServiceError(

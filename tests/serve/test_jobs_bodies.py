@@ -10,6 +10,8 @@ from job_fakes import LINES, service
 from serve_fakes import CASE
 from test_select_route import JSON_VALUES
 
+from configs.settings import JobSettings
+
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
@@ -52,6 +54,15 @@ def test_a_line_is_no_longer_than_a_body(tmp_path: Path) -> None:
             assert response.json()["type"] == "urn:medverify:problem:body-too-large"
             assert response.json()["detail"].startswith("line 2 exceeds 2000 bytes")
         assert len(client.get("/jobs").json()["jobs"]) == 1
+
+
+def test_an_upload_under_way_takes_room_as_well(tmp_path: Path) -> None:
+    with service(tmp_path, jobs=JobSettings(max_kept_bytes=5000)) as client:
+        lines = (json.dumps(CASE) + "\n") * 2000
+        response = client.post("/jobs", content=lines, headers=LINES)
+        assert (response.status_code, response.json()["type"]) == (503, "urn:medverify:problem:jobs-full")
+        assert not list(tmp_path.rglob("*.jsonl"))
+        assert client.post("/jobs", content=json.dumps(CASE), headers=LINES).status_code == 202
 
 
 def test_bad_lines_are_named_and_nothing_is_begun(client: TestClient) -> None:

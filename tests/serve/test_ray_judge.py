@@ -17,7 +17,8 @@ from configs.settings import ServeSettings, Settings
 from medverify.cluster import JudgeArguments
 from retrieval.passage import OverloadedError, PartialAnswerError
 from serve.app import create_app
-from serve.ray_judge import Accepted, JudgeReplica, OtherJudgeError, RayJudge, UnhealthyError
+from serve.engine_health import UnhealthyError
+from serve.ray_judge import Accepted, JudgeReplica, OtherJudgeError, RayJudge
 from verifier.engines.base import EngineError
 from verifier.events import Decided, Event, Opened, Searched, Thought
 from verifier.judge import Judge
@@ -198,7 +199,7 @@ async def test_bad_cases_are_no_fault_of_the_replica() -> None:
 
 
 async def test_a_replica_without_a_free_place_is_busy_and_not_ill(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serve.ray_judge._PROBE_S", 0.05)
+    monkeypatch.setattr("serve.engine_health._PROBE_S", 0.05)
     engine = open_engine()
     judge = judge_of(engine)
     replica = replica_of(judge)
