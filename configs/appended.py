@@ -4,7 +4,6 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -70,23 +69,6 @@ class AppendedFile:
         with self.told():
             self._file.truncate(size)
             os.fsync(self._file.fileno())
-
-    def keep_copy(self, data: bytes, ending: str) -> None:
-        """Put data beside the file, as NAME.ENDING or with the next free number behind it; raises as `add`."""
-        with self.told():
-            for number in count(1):
-                copy = self.path.with_name(f"{self.path.name}.{ending}{f'-{number}' if number > 1 else ''}")
-                try:
-                    file = copy.open("xb", buffering=0)
-                except FileExistsError:
-                    continue
-                with file:
-                    try:
-                        append(file, data)
-                    except OSError:
-                        copy.unlink()
-                        raise
-                return
 
     @contextmanager
     def told(self) -> Iterator[None]:

@@ -39,10 +39,14 @@ def for_owner(path: str, flags: int) -> int:
 
 
 def write_whole(path: Path, text: str, *, private: bool = False) -> None:
-    """Write a small file at once: it holds all of the text, or what it held before; `private`: for its owner alone."""
+    """Write a file at once: it holds all of the text, or what it held before; `private`: for its owner alone."""
     temporary = path.with_name(f".{path.name}.part")
-    with open(temporary, "w", encoding="utf-8", opener=for_owner if private else None) as file:
-        file.write(text)
+    try:
+        with open(temporary, "w", encoding="utf-8", opener=for_owner if private else None) as file:
+            file.write(text)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     publish(temporary, path)
 
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from configs.reasons import with_file
 from eval.journal import Journal
+from eval.outage import Losses
 from verifier.answers import EXTRACTOR_VERSION, extract_answer
 from verifier.engines import base
 from verifier.engines.base import Engine, EngineError, Generate, Tokenizer
@@ -170,13 +171,28 @@ class Generation:
             self.total, self.engine.max_sequences, mismatch, lambda line: retry_failed and line.finish == FAILED
         )
 
-    async def waves(self, done: int = 0) -> AsyncIterator[list[TraceLine]]:
-        """Make the traces from `done` on, wave by wave; `done` is a multiple of the wave's size."""
+    async def waves(self, done: int = 0, journal: Journal[TraceLine] | None = None) -> AsyncIterator[list[TraceLine]]:
+        """Make the traces from `done` on, wave by wave.
+
+        Args:
+            done: a multiple of the wave's size.
+            journal: resumed, and given each wave before the next is asked for; waves that it knows are not made again.
+
+        Raises:
+            OutageError: nothing can be made any more; only with a journal, which keeps what was made.
+        """
         before, _ = self.engine.tokenizer.chat_frame()
         await self.engine.preload([*before, *self.engine.tokenizer.encode(self.prompt.head)])
         size = self.engine.max_sequences
+        losses = Losses(journal.path) if journal else None
         for start in range(done, self.total, size):
-            yield await self._wave([self._item(index) for index in range(start, min(start + size, self.total))])
+            if journal and (known := journal.known(start)):
+                yield known
+                continue
+            wave = await self._wave([self._item(index) for index in range(start, min(start + size, self.total))])
+            yield wave
+            if losses and start + size < self.total:
+                losses.saw(lost=all(line.finish == FAILED for line in wave), detail=wave[-1].detail)
 
     async def _wave(self, items: Sequence[tuple[QuestionRow, int]]) -> list[TraceLine]:
         try:

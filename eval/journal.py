@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from configs.appended import AppendedFile, ResumeError
+from configs.durable import write_whole
 
 Line = TypeVar("Line", bound=BaseModel)
 
@@ -27,6 +28,9 @@ class Journal(AppendedFile, Generic[Line]):
             noun: what messages call a line.
         """
         super().__init__(path)
+        self._before = path.with_name(f"{path.name}.before-retry")
+        self._known = dict[int, list[Line]]()
+        self._missing = 0  # lines
         self._kind = kind
         self._noun = noun
         self._line_start = f'{{"{next(iter(kind.model_fields))}":'.encode()
@@ -44,15 +48,64 @@ class Journal(AppendedFile, Generic[Line]):
             total: lines of the finished file.
             wave: lines that are made together.
             mismatch: why the line at an index is none of this run's, or None.
-            retried: whether a line is to be made again. The run goes back to the wave of the first such line; what was there
-                is kept beside the file, as `NAME.before-retry`, or with the next free number behind it.
+            retried: whether a line is to be made again. The run goes back to the wave of the first such line; until it is at
+                its end, what was there is kept beside the file, as `NAME.before-retry`, and waves after it in which nothing is
+                to be made again are taken from there, see `known`.
 
         Raises:
             ResumeError: the file holds something other than the beginning of this run.
             OutputError: it cannot be read, cut or copied; it is as it was.
         """
+        data = self._read(self.path)
+        raw, lines = self._lines(data, total, mismatch)
+        cut_short = data[sum(len(line) + 1 for line in raw) :]
+        if cut_short[: len(self._line_start)] != self._line_start[: len(cut_short)]:
+            raise self._refused(f"it does not end in the beginning of a {self._noun}")
+        kept = len(lines) if len(lines) == total else len(lines) // wave * wave
+        raw_before, before = self._lines(self._read(self._before), total, mismatch)
+        old, raw_old = [*lines, *before[len(lines) :]], [*raw, *raw_before[len(raw) :]]
+        if (first := next((index for index, line in enumerate(lines) if retried(line)), None)) is not None:
+            kept = first // wave * wave
+            with self.told():
+                write_whole(self._before, b"".join(line + b"\n" for line in raw_old).decode())
+        self.cut(sum(len(line) + 1 for line in raw[:kept]))
+        self._known = {}
+        for start in range(kept, total, wave):
+            made = old[start : min(start + wave, total)]
+            if len(made) == min(wave, total - start) and not any(map(retried, made)):
+                self._known[start] = made
+        self._missing = total - kept
+        self._tidy()
+        return lines[:kept]
+
+    def known(self, start: int) -> list[Line] | None:
+        """The wave that begins at a line, if it was made before the run went back and need not be made again."""
+        return self._known.get(start)
+
+    @property
+    def known_lines(self) -> int:
+        """Lines of all such waves."""
+        return sum(map(len, self._known.values()))
+
+    def append(self, wave: Sequence[Line]) -> None:
+        """Add a wave; it is on the disk when this returns."""
+        self.add(b"".join(to_line(line) for line in wave))
+        self._missing -= len(wave)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Once all is made again, what was there before is of no use."""
+        if self._missing == 0:
+            with self.told():
+                self._before.unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> bytes:
         with self.told():
-            data = self.path.read_bytes()
+            return path.read_bytes() if path.exists() else b""
+
+    def _lines(
+        self, data: bytes, total: int, mismatch: Callable[[int, Line], str | None]
+    ) -> tuple[list[bytes], list[Line]]:
         raw = data.split(b"\n")[:-1]  # the last piece is empty, or a line that was cut short
         lines = [self._parse(number, line) for number, line in enumerate(raw, start=1)]
         if len(lines) > total:
@@ -60,20 +113,7 @@ class Journal(AppendedFile, Generic[Line]):
         for index, line in enumerate(lines):
             if (reason := mismatch(index, line)) is not None:
                 raise self._refused(f"line {index + 1} {reason}")
-        cut_short = data[sum(len(line) + 1 for line in raw) :]
-        if cut_short[: len(self._line_start)] != self._line_start[: len(cut_short)]:
-            raise self._refused(f"it does not end in the beginning of a {self._noun}")
-        kept = len(lines) if len(lines) == total else len(lines) // wave * wave
-        if (first := next((index for index, line in enumerate(lines) if retried(line)), None)) is not None:
-            kept = first // wave * wave
-            # The lines after it are made again, the same as before; until then they stay here.
-            self.keep_copy(data, "before-retry")
-        self.cut(sum(len(line) + 1 for line in raw[:kept]))
-        return lines[:kept]
-
-    def append(self, wave: Sequence[Line]) -> None:
-        """Add a wave; it is on the disk when this returns."""
-        self.add(b"".join(to_line(line) for line in wave))
+        return raw, lines
 
     def _parse(self, number: int, line: bytes) -> Line:
         try:

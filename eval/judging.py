@@ -60,7 +60,7 @@ class Pass:
             journal: the open file; `eval.run.Journal` says what is promised of it.
             judge: who judges.
             cases: all of them, those that have been judged included.
-            retry_failed: go back to the first wave that an outage or a deadline hit.
+            retry_failed: judge waves again that an outage or a deadline hit.
 
         Raises:
             ResumeError: the file holds something else.
@@ -73,16 +73,23 @@ class Pass:
         """Judge the rest.
 
         Args:
-            on_timing: told how long each wave took, once it is on the disk.
+            on_timing: told how long each wave took that was judged, once it is on the disk.
 
         Raises:
             OutputError: the file cannot be written.
+            OutageError: nothing can be judged any more; what was judged stays.
         """
         started = time.perf_counter()
-        async for wave in judge_waves(self._judge, self._cases, len(self.judgments)):
+        async for wave in judge_waves(self._judge, self._cases, len(self.judgments), self._journal):
             self._journal.append(wave)
             ended = time.perf_counter()
             start = len(self.judgments)
-            on_timing(Timing(file=self._journal.path.name, start=start, count=len(wave), seconds=ended - started))
+            if self._journal.known(start) is None:
+                on_timing(Timing(file=self._journal.path.name, start=start, count=len(wave), seconds=ended - started))
             started = ended
             self.judgments += wave
+
+    @property
+    def judged(self) -> int:
+        """Cases that are judged, or were before the file went back and need not be judged again."""
+        return len(self.judgments) + self._journal.known_lines

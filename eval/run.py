@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from eval import journal
+from eval.outage import Losses
 from verifier.types import OUTAGES, Case, Judgment
 
 
@@ -36,14 +37,6 @@ class Judging(Protocol):
         ...
 
 
-async def judge_waves(judge: Judging, cases: Sequence[Case], done: int = 0) -> AsyncIterator[list[Judgment]]:
-    """Judge `cases[done:]` wave by wave; `done` is a multiple of the wave's size."""
-    size = judge.max_together
-    for start in range(done, len(cases), size):
-        wave = await judge.verify_together(cases[start : start + size])
-        yield [judgment.without_clock() for judgment in wave]
-
-
 class Journal(journal.Journal[Judgment]):
     """The output file of a run: JSON lines of judgments in the order of the cases."""
 
@@ -54,7 +47,7 @@ class Journal(journal.Journal[Judgment]):
         """Read what is there, cut off what is not a complete wave, and return the judgments that stay.
 
         With `retry_failed` the run goes back to the first wave in which a case was not judged for reasons outside the
-        judge: an outage, a deadline. What was there is kept beside the file, as `NAME.before-retry`.
+        judge: an outage, a deadline. Waves after it that have no such case are not judged again, see `known`.
 
         Raises:
             ResumeError: the file holds something other than the beginning of this run.
@@ -73,3 +66,28 @@ class Journal(journal.Journal[Judgment]):
         return self.go_on(
             len(cases), judge.max_together, mismatch, lambda judgment: retry_failed and judgment.status in OUTAGES
         )
+
+
+async def judge_waves(
+    judge: Judging, cases: Sequence[Case], done: int = 0, journal: Journal | None = None
+) -> AsyncIterator[list[Judgment]]:
+    """Judge `cases[done:]` wave by wave.
+
+    Args:
+        judge: who judges.
+        cases: all of them.
+        done: a multiple of the wave's size.
+        journal: resumed, and given each wave before the next is asked for; waves that it knows are not judged again.
+
+    Raises:
+        OutageError: nothing can be judged any more; only with a journal, which keeps what was judged.
+    """
+    size, losses = judge.max_together, Losses(journal.path) if journal else None
+    for start in range(done, len(cases), size):
+        if journal and (known := journal.known(start)):
+            yield known
+            continue
+        wave = [judgment.without_clock() for judgment in await judge.verify_together(cases[start : start + size])]
+        yield wave
+        if losses and start + size < len(cases):
+            losses.saw(lost=all(judgment.status in OUTAGES for judgment in wave), detail=wave[-1].detail)

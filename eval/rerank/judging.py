@@ -7,21 +7,13 @@ from pathlib import Path
 
 from configs.durable import publish
 from eval.cases import BadLine
+from eval.outage import Losses
 from eval.rerank.judgments import Identity, JudgmentsFile, Kept, entries
 from eval.rerank.samples import Samples
 from eval.run import Judging
-from verifier.engines.base import EngineError
 from verifier.types import OUTAGES, Case, Judgment
 
-_LOST_WAVES = (
-    3  # one after another without a single judgment: then the judge is gone, and the rest of the night would be lost
-)
-
 OnBad = Callable[[BadLine], None]
-
-
-class OutageError(EngineError):
-    """Nothing can be judged any more; the message says what goes wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +43,13 @@ async def judge_file(
     """
     if kept.finished:
         return
-    count, lost = kept.count, 0
+    count, losses = kept.count, Losses(file.path)
     cases = samples.cases_after(kept.last, on_bad)
     while wave := list(islice(cases, judge.max_together)):
         judgments = await judge_wave(judge, wave)
         file.append(judgments)
         count += len(wave)
-        lost = lost + 1 if all(judgment.status in OUTAGES for judgment in judgments) else 0
-        if lost == _LOST_WAVES:
-            raise OutageError(
-                f"{lost} waves one after another without a judgment, the last: {judgments[-1].detail}. What was judged is "
-                f"kept in {file.path}; once it is mended, the same command goes on, with --retry-failed also over these"
-            )
+        losses.saw(lost=all(judgment.status in OUTAGES for judgment in judgments), detail=judgments[-1].detail)
         yield Progress(count, int(wave[-1].id.partition(".")[0]), samples.source.read)
     file.finish(count)
 

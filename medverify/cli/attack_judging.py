@@ -117,7 +117,7 @@ async def _judge_all(judge: "Judging", how: Attempt) -> list[Judgment]:
     judgments = journal.resume(judge, cases, retry_failed=how.retry_failed) if journal else []
     with counted_progress() as progress:
         task = progress.add_task("attacking", total=len(cases), completed=len(judgments))
-        async for wave in judge_waves(judge, cases, len(judgments)):
+        async for wave in judge_waves(judge, cases, len(judgments), journal):
             if journal:
                 journal.append(wave)
             judgments += wave

@@ -111,7 +111,7 @@ async def _judge_all(judge: "Judge | RemoteJudge", passes: Sequence[Pass], total
             folder.add_timing(timing)
             progress.judged(timing.count)
 
-        progress.found(sum(len(one.judgments) for one in passes))
+        progress.found(sum(one.judged for one in passes))
         for one in passes:
             await one.finish(timed)
     await judge.aclose()

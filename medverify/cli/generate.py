@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -56,9 +55,7 @@ def generate(
     ] = None,
     prompt_price: Annotated[float, typer.Option(min=0, help="Price of a million prompt tokens.")] = 0.0,
     written_price: Annotated[float, typer.Option(min=0, help="Price of a million written tokens.")] = 0.0,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Make again from the first trace on that could not be made.")
-    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what could not be made.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     overrides: SetOption = None,
@@ -84,7 +81,7 @@ def generate(
             done = generation.resume(journal, retry_failed=retry_failed)
             write_rows(Path(f"{output}.provenance.json"), [_provenance(pack, generation)])
             with mended_by_user():
-                lines = asyncio.run(_run(generation, done, journal.append))
+                lines = asyncio.run(_run(generation, done, journal))
     except ValidationError as error:
         fail("; ".join(f"{'.'.join(map(str, item['loc'])) or 'sampling'}: {item['msg']}" for item in error.errors()))
     except (BenchmarkError, GenerationError, PackError, OutputError, OSError) as error:
@@ -104,14 +101,12 @@ def _load(settings: Settings, questions: list[QuestionRow], sampling: Sampling, 
         return Generation(engine, name, text, sampling, questions)
 
 
-async def _run(
-    generation: Generation, done: list[TraceLine], keep: Callable[[list[TraceLine]], None]
-) -> list[TraceLine]:
+async def _run(generation: Generation, done: list[TraceLine], journal: Journal[TraceLine]) -> list[TraceLine]:
     lines = list(done)
     with counted_progress() as progress:
         task = progress.add_task("generating", total=generation.total, completed=len(done))
-        async for wave in generation.waves(len(done)):
-            keep(wave)
+        async for wave in generation.waves(len(done), journal):
+            journal.append(wave)
             lines += wave
             progress.update(task, completed=len(lines))
     await generation.engine.aclose()

@@ -139,7 +139,7 @@ async def _judge_rest(
     await judge.warm_up()
     with counted_progress() as progress:
         task = progress.add_task("judging", total=len(cases), completed=len(done))
-        async for wave in judge_waves(judge, cases, done=len(done)):
+        async for wave in judge_waves(judge, cases, len(done), journal):
             if journal:
                 journal.append(wave)
             if as_json:

@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from typing import TypeVar
 
 from configs.settings import JudgeSettings, Limits, Sampling
 from retrieval.passage import Hit, Passage
@@ -44,10 +45,13 @@ def believes(text: str) -> dict[str, float]:
     return {"1": one * 0.9, "0": (1 - one) * 0.9} if text.endswith("<answer>") else {}
 
 
-def scripted_judge(wave: int = 3, seed: int = 0, max_turns: int = 8, delay_s: float = 0.0) -> Judge:
+J = TypeVar("J", bound=Judge)
+
+
+def scripted_judge(wave: int = 3, seed: int = 0, max_turns: int = 8, delay_s: float = 0.0, kind: type[J] = Judge) -> J:
     settings = JudgeSettings(limits=Limits(max_turns=max_turns), sampling=Sampling(seed=seed))
     engine = ScriptedEngine(writes, believes, max_sequences=wave, delay_s=delay_s)
-    return Judge(engine, ThreeBooks(), load_prompt("judge"), "free", settings)
+    return kind(engine, ThreeBooks(), load_prompt("judge"), "free", settings)
 
 
 def cases(count: int) -> list[Case]:

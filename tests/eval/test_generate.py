@@ -23,6 +23,7 @@ from eval.generate import (
     seed_of,
 )
 from eval.journal import Journal
+from eval.outage import OutageError
 from verifier.packs import FAILED, QuestionRow, read_pack, write_rows
 
 ASKED = questions(5)  # twenty traces: six waves of three, and two
@@ -35,7 +36,7 @@ def make(path: Path, run: Generation | None = None, waves: int = 99, *, retry_fa
     async def go(journal: Journal[TraceLine]) -> list[TraceLine]:
         lines = run.resume(journal, retry_failed=retry_failed)
         left = waves
-        async for wave in run.waves(len(lines)):
+        async for wave in run.waves(len(lines), journal):
             if left == 0:
                 break
             journal.append(wave)
@@ -123,9 +124,17 @@ def test_what_could_not_be_made_is_told_left_out_and_made_again_when_asked(path:
     assert make(path, generation(asked)) == lines  # all done: nothing is made again
     again = generation(asked)
     make(path, again, retry_failed=True)
-    assert len(again.engine.seeds) == 13  # type: ignore[attr-defined]  # from the second wave on, which holds the first of them
+    assert len(again.engine.seeds) == 6  # type: ignore[attr-defined]  # the two waves that hold them
     assert path.read_bytes() == before
-    assert path.with_name(f"{path.name}.before-retry").read_bytes() == before
+    assert not path.with_name(f"{path.name}.before-retry").exists()
+
+
+def test_a_model_that_is_gone_ends_the_run(path: Path) -> None:
+    with pytest.raises(
+        OutageError, match=r"3 waves one after another gave nothing, the last: the model is out of order\."
+    ):
+        make(path, generation(questions(20, *["trouble"] * 20)))
+    assert len(path.read_bytes().splitlines()) == 9
 
 
 def test_the_price_is_for_a_million_tokens() -> None:

@@ -9,7 +9,8 @@ from rerank_fakes import Reader, many, sample, write_lines
 
 from configs.appended import ResumeError
 from eval.cases import BadLine
-from eval.rerank.judging import OutageError, judge_again, judge_file
+from eval.outage import OutageError
+from eval.rerank.judging import judge_again, judge_file
 from eval.rerank.judgments import Identity, JudgmentsFile, Kept, entries, is_finished, read_identity
 from eval.rerank.samples import Columns, Samples
 from eval.rerank.sources import Source, open_source
@@ -213,7 +214,7 @@ def test_a_judge_that_is_gone_ends_the_run(tmp_path: Path, path: Path) -> None:
     words = ["0.1", "down", "0.2", *["down"] * 30]
     source = open_source(write_lines(tmp_path / "x.jsonl", [sample("q", word) for word in words]))
     judge = Reader()
-    with pytest.raises(OutageError, match=r"3 waves one after another without a judgment, the last: out of order\."):
+    with pytest.raises(OutageError, match=r"3 waves one after another gave nothing, the last: out of order\."):
         judge_it(path, source, judge)
     assert len(judge.waves) == 4
     assert len(list(entries(path))) == 12

@@ -11,7 +11,7 @@ import pytest
 from rerank_fakes import Reader, many, read_lines, run, sample, write_lines
 
 from configs.appended import ResumeError
-from eval.rerank.judging import OutageError
+from eval.outage import OutageError
 from eval.rerank.options import OutputOptions, Pairing
 from eval.rerank.run import Output, rerank, write_again
 from eval.rerank.samples import Columns, Samples

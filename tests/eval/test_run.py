@@ -16,6 +16,7 @@ from eval_fakes import cases, judgment, scripted_judge
 
 from configs.appended import OutputError, ResumeError
 from eval.journal import to_line
+from eval.outage import OutageError
 from eval.quality import read_judgments
 from eval.run import Journal, judge_waves
 from verifier.calibration import Temperature
@@ -104,7 +105,7 @@ def test_only_what_is_missing_is_judged_again(path: Path) -> None:
     run(path, waves=2)
     judge = scripted_judge()
     run(path, judge)
-    assert len(judge.engine.sequences) == 2  # type: ignore[attr-defined]
+    assert len(judge.engine.sequences) == 2
 
 
 def test_a_run_cut_at_any_byte_comes_out_the_same(path: Path, unbroken: bytes) -> None:
@@ -225,31 +226,117 @@ def test_two_runs_never_write_to_one_file(path: Path) -> None:
         pass
 
 
-def test_failures_from_outside_are_judged_again_when_asked(path: Path) -> None:
-    """The run goes back to the wave of the first one; what the judge itself failed at stays."""
-    run(path)
+def lose(path: Path, *places: int) -> None:
+    """Have an outage hit these lines of a finished file."""
     lines = [Judgment.model_validate_json(line) for line in path.read_bytes().splitlines()]
     lost = {"status": Status.ENGINE_FAILED, "verdict": None, "p_correct": None, "label_mass": None}
-    lines[4] = lines[4].model_copy(update=lost)
+    for place in places:
+        lines[place] = lines[place].model_copy(update=lost)
     path.write_bytes(b"".join(map(to_line, lines)))
-    assert len(resume(path, scripted_judge(), CASES)) == 8
-    before = path.read_bytes()
-    assert len(resume(path, scripted_judge(), CASES, retry_failed=True)) == 3
-    assert path.with_name(f"{path.name}.before-retry").read_bytes() == before
 
 
-def test_what_was_there_before_a_retry_is_never_overwritten(path: Path) -> None:
+class Counting(Judge):
+    """Remembers what it was asked to judge."""
+
+    asked: tuple[str, ...] = ()
+
+    async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> list[Judgment]:
+        self.asked += tuple(case.id for case in cases)
+        return await super().verify_together(cases, seed)
+
+
+class Gone(Judge):
+    """Ends after two cases."""
+
+    left = 2
+
+    async def verify_together(self, cases: Sequence[Case], seed: int | None = None) -> list[Judgment]:
+        judgments = await super().verify_together(cases, seed)
+        if (left := self.left) > 0:
+            self.left = left - 1
+            return judgments
+        lost = {
+            "status": Status.ENGINE_FAILED,
+            "verdict": None,
+            "p_correct": None,
+            "label_mass": None,
+            "detail": "gone",
+        }
+        return [one.model_copy(update=lost) for one in judgments]
+
+
+def judge_again(path: Path, judge: Judge, waves: int = 99, *, retry_failed: bool = True) -> None:
+    async def judge_all() -> None:
+        with Journal(path) as journal:
+            done = journal.resume(judge, CASES, retry_failed=retry_failed)
+            left = waves
+            async for wave in judge_waves(judge, CASES, len(done), journal):
+                journal.append(wave)
+                if (left := left - 1) == 0:
+                    return
+
+    asyncio.run(judge_all())
+
+
+def test_only_waves_that_an_outage_hit_are_judged_again(path: Path, unbroken: bytes) -> None:
     run(path)
+    lose(path, 1)
+    again = scripted_judge(kind=Counting)
+    judge_again(path, again)
+    assert again.asked == tuple(case.id for case in CASES[:3])
+    assert path.read_bytes() == unbroken
+    assert not path.with_name(f"{path.name}.before-retry").exists()
+
+
+def test_without_the_wish_nothing_is_judged_again(path: Path) -> None:
+    run(path)
+    lose(path, 4)
+    before = path.read_bytes()
+    assert len(resume(path, scripted_judge(), CASES)) == 8
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("waves", [1, 2])
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_retry_that_is_killed_loses_nothing(path: Path, unbroken: bytes, waves: int, flag: bool) -> None:
+    run(path)
+    lose(path, 0)
+    judge_again(path, scripted_judge(), waves)
+    again = scripted_judge(kind=Counting)
+    judge_again(path, again, retry_failed=flag)
+    assert again.asked == ()  # the first wave was judged before the kill, and the others were never lost
+    assert path.read_bytes() == unbroken
+    assert not path.with_name(f"{path.name}.before-retry").exists()
+
+
+def test_a_retry_that_is_killed_at_once_loses_nothing(path: Path, unbroken: bytes) -> None:
+    run(path)
+    lose(path, 0, 7)
+    assert resume(path, scripted_judge(), CASES, retry_failed=True) == []
+    again = scripted_judge(kind=Counting)
+    judge_again(path, again)
+    assert again.asked == tuple(case.id for case in (*CASES[:3], *CASES[6:]))
+    assert path.read_bytes() == unbroken
+
+
+def test_a_judge_that_is_gone_ends_the_run_and_what_it_judged_stays(path: Path) -> None:
+    judge = scripted_judge(wave=1, kind=Gone)
+    with pytest.raises(OutageError, match=r"3 waves one after another gave nothing, the last: gone\. .*--retry-failed"):
+        judge_again(path, judge)
     lines = [Judgment.model_validate_json(line) for line in path.read_bytes().splitlines()]
-    contents = list[bytes]()
-    for number in range(3):
-        lost = {"status": Status.ENGINE_FAILED, "verdict": None, "p_correct": None, "label_mass": None}
-        failed = [*lines[: 4 + number], lines[4 + number].model_copy(update=lost), *lines[5 + number :]]
-        path.write_bytes(b"".join(map(to_line, failed)))
-        contents.append(path.read_bytes())
-        resume(path, scripted_judge(), CASES, retry_failed=True)
-    kept = [path.with_name(f"{path.name}.before-retry{end}").read_bytes() for end in ("", "-2", "-3")]
-    assert kept == contents
+    assert [line.status for line in lines] == [Status.SCORED] * 2 + [Status.ENGINE_FAILED] * 3
+    judge_again(path, scripted_judge(wave=1))
+    assert path.read_bytes() == run(path.with_name("whole.jsonl"), scripted_judge(wave=1))
+
+
+def test_what_another_judge_made_before_is_refused(path: Path) -> None:
+    run(path)
+    lose(path, 0)
+    resume(path, scripted_judge(), CASES, retry_failed=True)
+    kept = path.with_name(f"{path.name}.before-retry")
+    kept.write_bytes(kept.read_bytes().replace(CASES[5].id.encode(), b"another"))
+    with pytest.raises(ResumeError, match="another"):
+        resume(path, scripted_judge(), CASES)
 
 
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/full", "/dev/zero"])
