@@ -226,4 +226,5 @@ def _question(columns: Columns, group: str | None, row: Row, record: dict[str, A
     if columns.samples is not None:
         return row.number.to_bytes(8, "big")
     shared = record[group] if group is not None else [record[columns.question], record.get(columns.options or "")]
-    return hashlib.blake2b(repr(shared).encode(), digest_size=16).digest()
+    # The same options are the same question in whatever order their keys stand.
+    return hashlib.blake2b(json.dumps(shared, sort_keys=True).encode(), digest_size=16).digest()

@@ -38,6 +38,7 @@ class Done(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sha256: str  # of the output
+    judgments_sha256: str  # of the file that it was made from
     lines: int
     rejected: int  # rows, or samples of rows, that could not be judged or written as they are
     figures: Figures
@@ -83,8 +84,12 @@ class Output:
         if self.path.exists() and self._run() is None:
             raise ResumeError(f"{self.path} exists and was not written by `medverify rerank`. {_ANOTHER}")
 
-    def finished(self, now: Run) -> Done | None:
-        """What came of this very run if it is finished; None if the output is still to be written.
+    def finished(self, now: Run, judgments: Path) -> Done | None:
+        """What came of this very run if it is finished; None if the output is still to be written, or to be written again.
+
+        Args:
+            now: what is asked for.
+            judgments: that it is made from; where they are others by now, after an outage was mended, so is the output.
 
         Raises:
             ResumeError: the output is of another run, or was changed since.
@@ -101,7 +106,7 @@ class Output:
             publish(part, self.path)
         if sha256_file(self.path) != then.done.sha256:
             raise ResumeError(f"{self.path} was changed after it was written. {_ANOTHER}")
-        return then.done
+        return then.done if then.done.judgments_sha256 == sha256_file(judgments) else None
 
     def make(self, samples: Samples, judgments: Path, run: Run) -> Done:
         """Rank, write, and put the output in place. Killed, it is done again from the judgments.
@@ -120,7 +125,13 @@ class Output:
             writing = Writing(ranking, samples, run.options, run.judged.judge_id)
             schema = None if run.options.pairs else samples.source.schema
             count = write(writing.lines, part, self.path.name, schema)
-        done = Done(sha256=sha256_file(part), lines=count, rejected=rejecting.count, figures=figures)
+        done = Done(
+            sha256=sha256_file(part),
+            judgments_sha256=sha256_file(judgments),
+            lines=count,
+            rejected=rejecting.count,
+            figures=figures,
+        )
         self._tell(run.model_copy(update={"done": done}))
         publish(part, self.path)
         return done
@@ -219,7 +230,7 @@ def rerank(
             wave=judge.max_together,
         )
         run = Run(judged=judged, options=options)
-        done = output.finished(run)
+        done = output.finished(run, file.path)
         kept = file.resume(judged)
         if done and not (retry_failed and kept.outages):
             asyncio.run(judge.aclose())
@@ -259,6 +270,6 @@ def write_again(samples: Samples, options: OutputOptions, output: Output, judgme
     if difference := judged.difference(now):
         raise ResumeError(f"{judgments} does not hold the judgments of {samples.source.path}: {difference}")
     run = Run(judged=judged, options=options)
-    if done := output.finished(run):
+    if done := output.finished(run, judgments):
         return done, False
     return output.make(samples, judgments, run), True

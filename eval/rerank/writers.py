@@ -62,7 +62,7 @@ def _write_parquet(lines: Lines, path: Path, known: Any) -> int:
         schema = pa.schema([])
         for records in _batches(lines()):
             names = dict.fromkeys(name for record in records for name in record)
-            found = pa.schema([(name, pa.array([record.get(name) for record in records]).type) for name in names])
+            found = pa.schema([(name, _kind([record.get(name) for record in records], name)) for name in names])
             schema = pa.unify_schemas([schema, found], promote_options="permissive")
         target = pa.schema([
             known.field(field.name) if known is not None and field.name in known.names else field for field in schema
@@ -89,6 +89,17 @@ def _batches(lines: Iterator[bytes]) -> Iterator[list[dict[str, Any]]]:
         if not records:
             return
         yield records
+
+
+def _kind(values: list[Any], name: str) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values).type
+    except OverflowError as error:
+        raise WriteError(
+            f"{name}: an integer of more than 64 bits, for which Parquet has no type. Write *.jsonl instead"
+        ) from error
 
 
 def _as_read(kind: Any) -> Any:

@@ -90,7 +90,7 @@ def attack(
     ] = None,
     retry_failed: Annotated[
         bool,
-        typer.Option("--retry-failed", help="With -o: judge again from the first that an outage or a deadline hit."),
+        typer.Option("--retry-failed", help="With -o: judge the waves again that an outage or a deadline hit."),
     ] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,

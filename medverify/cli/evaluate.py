@@ -51,7 +51,7 @@ def evaluate(
     ] = False,
     no_judge: Annotated[bool, typer.Option("--no-judge", help="Judge nothing: votes and baselines only.")] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Judge again from the first case that an outage or a deadline hit.")
+        bool, typer.Option("--retry-failed", help="Judge the waves again that an outage or a deadline hit.")
     ] = False,
     rescore: Annotated[
         bool, typer.Option("--rescore", help="Make the report of -o again from what is kept there; loads no model.")

@@ -51,9 +51,7 @@ def verify(
     ] = None,
     retry_failed: Annotated[
         bool,
-        typer.Option(
-            "--retry-failed", help="With -o: judge again from the first case that an outage or a deadline hit."
-        ),
+        typer.Option("--retry-failed", help="With -o: judge the waves again that an outage or a deadline hit."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print judgments as JSON lines instead of a table.")] = False,
     traces: Annotated[

@@ -143,6 +143,13 @@ def test_another_output_from_the_same_judgments(tmp_path: Path, samples: Path, o
         write_again(Samples(open_source(samples), Columns()), options, Output(tmp_path / "x.jsonl"), judgments)
 
 
+def test_the_same_options_in_another_order_are_the_same_question(tmp_path: Path, out: Path) -> None:
+    options = {"A": "x", "B": "y"}
+    rows = [sample("q", "0.1", options=options), sample("q", "0.9", options=dict(reversed(options.items())))]
+    path = write_lines(tmp_path / "in.jsonl", rows)
+    assert run(path, out, columns=Columns(options="options"), keep_best=1).lines == 1
+
+
 def test_an_outage_is_mended_when_asked(tmp_path: Path, out: Path) -> None:
     rows = [*many(4), sample("q", "down"), *many(3)]
     path = write_lines(tmp_path / "in.jsonl", rows)
@@ -153,6 +160,30 @@ def test_an_outage_is_mended_when_asked(tmp_path: Path, out: Path) -> None:
     assert mended.waves == [["4", "5", "6"]]
     run(path, tmp_path / "whole.jsonl", Reader(broken=False))
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_an_outage_that_was_mended_just_before_a_kill_is_mended_in_the_output(
+    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(tmp_path / "in.jsonl", [*many(4), sample("q", "down"), *many(3)])
+    run(path, out)
+    with monkeypatch.context() as killed:
+        killed.setattr(Output, "make", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(path, out, Reader(broken=False), retry_failed=True)
+    assert run(path, out).figures.statuses == {"scored": 8}
+    run(path, tmp_path / "whole.jsonl", Reader(broken=False))
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_what_was_made_from_judgments_is_made_again_when_they_are_mended(tmp_path: Path, out: Path) -> None:
+    path = write_lines(tmp_path / "in.jsonl", [sample("q", "0.9"), sample("q", "down")])
+    pairs, options = Output(tmp_path / "pairs.jsonl"), OutputOptions(pairs=Pairing.ALL)
+    run(path, out)
+    samples = Samples(open_source(path), Columns())
+    assert write_again(samples, options, pairs, Output(out).judgments)[0].lines == 0
+    run(path, out, Reader(broken=False), retry_failed=True)
+    assert write_again(samples, options, pairs, Output(out).judgments)[0].lines == 1
 
 
 def test_an_outage_leaves_no_output_and_is_gone_on_from(tmp_path: Path, out: Path) -> None:

@@ -57,6 +57,12 @@ def test_values_of_several_types_do_not_fit_parquet(tmp_path: Path) -> None:
         write(mixed, tmp_path / "part", "x.parquet")
 
 
+@pytest.mark.parametrize("value", [2**70, {"b": [2**70]}])
+def test_integers_beyond_64_bits_do_not_fit_parquet(tmp_path: Path, value: object) -> None:
+    with pytest.raises(WriteError, match=r"^a: an integer of more than 64 bits.*Write \*\.jsonl instead"):
+        write(lambda: iter((json.dumps({"a": value}).encode(),)), tmp_path / "part", "x.parquet")
+
+
 def test_names_that_say_nothing(tmp_path: Path) -> None:
     check_format(Path("x.jsonl.gz"))
     with pytest.raises(WriteError, match=r"x\.csv: name the output \*\.jsonl, \*\.jsonl\.gz, \*\.parquet"):
