@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from eval.columns import Columns
+from eval.columns import Columns, whole_questions
 from eval.evaluation.estimates import figure, number
 from eval.evaluation.scorers import Scorer
 from eval.evaluation.selection import every_trace, gathered, judged_by
@@ -52,12 +52,13 @@ def verification_differences(columns: Columns, first: Scorer, second: Scorer) ->
 
 
 def selection_differences(columns: Columns, first: Scorer, second: Scorer) -> list[Compared]:
-    """Differences of accuracy over questions, all traces taken, by strategy."""
-    known = gathered(columns)
+    """Differences of accuracy, all traces taken, by strategy, over the questions all of whose traces both have come to."""
+    rows = whole_questions(columns.questions, first.come_to & second.come_to)
+    known = gathered(columns.take(rows))
     most = every_trace(known.candidates)
     if not most:
         return []
-    one, other = (scaling(judged_by(known, scorer), [most], _STRATEGIES) for scorer in (first, second))
+    one, other = (scaling(judged_by(known, scorer.take(rows)), [most], _STRATEGIES) for scorer in (first, second))
     found = []
     for strategy in _STRATEGIES:
         resampled = resample(_mean_of(one[strategy][0] - other[strategy][0]), known.questions)

@@ -49,6 +49,12 @@ class Composition(_Part):
         int, Field(description="Traces whose label and answer disagree: metrics go by labels, selection by answers.")
     ]
     without_gold: Annotated[int, Field(description="Questions whose right answer is unknown: left out of selection.")]
+    come_to: Annotated[
+        int | None,
+        Field(
+            description="Questions all of whose traces the judge has come to: the others are left out. Null: no judge."
+        ),
+    ]
     generators: Annotated[dict[str, int], Field(description="Traces by who wrote them.")]
 
 
@@ -280,6 +286,9 @@ class ComparedPack(_Part):
     name: str
     questions: int
     traces: Annotated[int, Field(description="That both runs have.")]
+    come_to: Annotated[
+        int, Field(description="Questions all of whose traces both runs have come to: what selection rests on.")
+    ]
     judged: Annotated[int, Field(description="By both.")]
     rows: list[Compared]
 

@@ -25,6 +25,31 @@ _Row = TypeVar("_Row", Verification, Selection)
 INTERVALS = "In brackets: 95 % intervals over questions."
 
 
+def unfinished(report: Report) -> str:
+    """What to say above all figures of a run that has not come to its end; nothing of one that has."""
+    passes = [of for pack in report.packs for of in pack.conduct]
+    left = sum(of.missing for of in passes)
+    if not left:
+        return ""
+    done = sum(of.judgments for of in passes)
+    each = ", each judge counting its own" if any(len(pack.conduct) > 1 for pack in report.packs) else ""
+    return (
+        f"This run is unfinished: {done:,} of {done + left:,} traces judged or tried{each}. The figures rest on what the judge "
+        "has come to, and those of choices among traces on the questions all of whose traces it has come to."
+    )
+
+
+def _on_whole_questions(pack: PackReport) -> str:
+    """What a note adds where a choice among traces could not be measured on the whole pack."""
+    if not any(of.missing for of in pack.conduct):
+        return ""
+    of = pack.composition
+    return (
+        f" Unfinished: on {of.come_to or 0:,} of {of.questions:,} questions, those all of whose traces the judge has come to, "
+        "with the judges that have come to all of these."
+    )
+
+
 def overview(report: Report) -> Table | None:
     """Strategies by packs and generators, each at the largest number of traces that all its questions have a share in."""
     columns = [
@@ -41,6 +66,7 @@ def overview(report: Report) -> Table | None:
         rows.append((*words(strategy, scorer or ABSENT), *map(figure, cells)))
     header = ("strategy", "p from", *(_column(pack, generator) for pack, generator in columns))
     note = f"Accuracy of the answers picked. N: traces a question. {INTERVALS}"
+    note += "".join(f" {pack.name}:{said}" for pack in report.packs if (said := _on_whole_questions(pack)))
     return Table("Selection: strategies by generators", header, rows, len(columns), note)
 
 
@@ -67,6 +93,11 @@ def composition(pack: PackReport) -> Table:
         words("answer unreadable", f"{of.unreadable:,}"),
         words("label and answer disagree", f"{of.at_odds:,}"),
         words("questions without a known answer", f"{of.without_gold:,}"),
+        *(
+            words("questions all of whose traces were judged or tried", f"{n:,}")
+            for n in (of.come_to,)
+            if n is not None
+        ),
         *(words(f"traces by {generator}", f"{count:,}") for generator, count in of.generators.items()),
     ]
     note = "Mean, any right and verification go by labels, votes and selection by answers: where these disagree, figures differ."
@@ -76,7 +107,7 @@ def composition(pack: PackReport) -> Table:
 def votes(pack: PackReport) -> Table:
     """The traces without a judge."""
     rows = [(Cell(row.generator), *map(figure, (row.mean, row.majority, row.any_right))) for row in pack.votes]
-    note = f"Unreadable traces count as wrong; tied answers share their vote. {INTERVALS}"
+    note = f"Unreadable traces count as wrong; tied answers share their vote. {INTERVALS}{_on_whole_questions(pack)}"
     return Table("Votes without a judge", ("generator", "mean", "majority", "any right"), rows, 3, note)
 
 
@@ -84,6 +115,8 @@ def verification(pack: PackReport) -> list[Table]:
     """How well each scorer tells right traces from wrong ones, a table a generator."""
     names = tuple(dict.fromkeys(name for row in pack.verification for name in row.figures))
     note = f"Traces: judged and with a label. {INTERVALS}"
+    if any(of.missing for of in pack.conduct):
+        note += " Unfinished: all scorers on traces that the judge has come to."
     if any(row.scorer.endswith(", calibrated") for row in pack.verification):
         note += " Calibrated: p after the judge's calibration, on questions that it was not fitted on."
     found = []
@@ -111,7 +144,10 @@ def paired(found: Sequence[Paired]) -> Table | None:
         return None
     judge = found[0].first
     header = ("beside", "figure", judge, "other", "difference", "p-value")
-    note = f"On the traces that both have judged. p-value: two-sided, of no difference. {INTERVALS}"
+    note = (
+        "On the traces that both have judged; choices among N traces on the questions all of whose traces both have come to. "
+        f"p-value: two-sided, of no difference. {INTERVALS}"
+    )
     return Table(f"The {judge} beside others, on the same traces", header, rows, 4, note)
 
 
@@ -125,6 +161,7 @@ def comparison(found: Comparison) -> list[Table]:
             [(Cell(row.name), *_differences(row)) for row in pack.rows],
             4,
             f"{pack.traces:,} traces of {pack.questions:,} questions in both runs, {pack.judged:,} judged by both. "
+            f"Choices among N traces are compared on the {pack.come_to:,} questions all of whose traces both have come to. "
             f"Difference: first minus second. p-value: two-sided, of no difference. {INTERVALS}",
         )
         for pack in found.packs
@@ -138,6 +175,7 @@ def _differences(row: Compared) -> tuple[Cell, ...]:
 def selection(pack: PackReport) -> list[Table]:
     """Accuracy by strategy and number of traces, a table a generator."""
     note = f"Expected accuracy with N traces a question; questions with fewer give all they have. {INTERVALS}"
+    note += _on_whole_questions(pack)
     found = []
     for title, of in _by_generator("Selection by number of traces", pack.selection):
         sizes = sorted({n for row in of for n in row.accuracy})
@@ -148,7 +186,7 @@ def selection(pack: PackReport) -> list[Table]:
     return found
 
 
-def budget(found: Budget) -> Table:
+def budget(found: Budget, pack: PackReport) -> Table:
     """Samples spent and accuracy: the adaptive rule, then fixed numbers of traces with the same vote."""
     rows = [
         (
@@ -160,10 +198,16 @@ def budget(found: Budget) -> Table:
     ]
     rows += [(*words("fixed", ABSENT, f"{n}"), figure(accuracy)) for n, accuracy in found.fixed.items()]
     title = f"Budget: {found.strategy}{f' with p from {found.scorer}' if found.scorer else ''}"
-    return Table(title, ("spending", "threshold", "samples", "accuracy"), rows, 2, f"{found.rule} {INTERVALS}")
+    return Table(
+        title,
+        ("spending", "threshold", "samples", "accuracy"),
+        rows,
+        2,
+        f"{found.rule} {INTERVALS}{_on_whole_questions(pack)}",
+    )
 
 
-def savings(found: Sequence[Budget]) -> Table | None:
+def savings(pack: PackReport) -> Table | None:
     """How many times fewer traces adaptive spending needs."""
     rows = [
         (
@@ -172,11 +216,11 @@ def savings(found: Sequence[Budget]) -> Table | None:
             Cell(number(saving.samples, 2)),
             figure(saving.accuracy),
         )
-        for one in found
+        for one in pack.budgets
         for saving in one.savings
     ]
     header = ("strategy", "p from", "against", "saving, times", "samples", "accuracy")
-    note = f"At no less accuracy; a dash: that accuracy is not reached. {INTERVALS}"
+    note = f"At no less accuracy; a dash: that accuracy is not reached. {INTERVALS}{_on_whole_questions(pack)}"
     return Table("Savings of the adaptive budget", header, rows, 3, note) if rows else None
 
 
@@ -266,8 +310,8 @@ def of_pack(pack: PackReport, *, most_failures: int = 20) -> list[Table]:
         *verification(pack),
         paired(pack.paired),
         *selection(pack),
-        savings(pack.budgets),
-        *(budget(one) for one in pack.budgets),
+        savings(pack),
+        *(budget(one, pack) for one in pack.budgets),
         conduct(pack),
         endings(pack),
         cost(pack),

@@ -152,6 +152,42 @@ def test_what_was_not_judged_is_left_out_and_counted() -> None:
     assert [one.trace for one in report.failures] == [f"q2#{i}" for i in range(4)]
 
 
+def test_of_an_unfinished_run_all_stands_on_what_the_judge_has_come_to() -> None:
+    """Two questions and a trace of the third: as if these two were the pack, but for what needs no whole question."""
+    judged, half = [Judged("judge", 0, ORACLE[:9])], evaluate("pack", PLAIN[:8], [Judged("judge", 0, ORACLE[:8])])
+    report = evaluate("pack", PLAIN, judged)
+    assert (report.composition.questions, report.composition.come_to) == (4, 2)
+    assert report.votes == half.votes
+    assert report.budgets == half.budgets
+    blind = ("length", "answer frequency")  # look at the whole pack
+    assert [row for row in report.selection if row.scorer not in blind] == [
+        row for row in half.selection if row.scorer not in blind
+    ]
+    assert selection(report, "best-of-n", "judge", "model")[4] == 1.0
+    assert selection(report, "majority", generator="model")[4] == 0.75
+    assert {row.traces for row in report.verification} == {9}
+    assert len(report.curves) > 1
+    assert {sum(one.histogram_right) + sum(one.histogram_wrong) for one in report.curves} == {9}
+
+
+def test_a_variant_that_is_behind_the_judge_chooses_nothing_yet() -> None:
+    silent = Judged("judge without search", None, ORACLE[:9])
+    report = evaluate("pack", PLAIN, [Judged("judge", 0, ORACLE), Judged("judge, seed 1", 1, FOOLED[:5]), silent])
+    assert report.composition.come_to == 4
+    assert {row.scorer for row in report.selection if row.strategy == "soft"} == {"judge"}
+    traces = {row.scorer: row.traces for row in report.verification}
+    assert (traces["judge"], traces["judge without search"]) == (11, 9)
+    assert traces["vote of 2 seeds"] == 5  # of fewer it would be another vote
+
+
+def test_a_run_that_has_come_to_nothing_chooses_nothing() -> None:
+    report = evaluate("pack", PLAIN, [Judged("judge", 0, [])])
+    assert report.composition.come_to == 0
+    assert report.selection == []
+    assert report.budgets == []
+    assert report.votes[0].majority.value is None
+
+
 def test_a_judge_that_never_judged_is_no_number() -> None:
     report = evaluate("pack", PLAIN, [Judged("judge", 0, [judgment(one, None) for one in PLAIN])])
     assert verification(report, "judge", "model")["AUROC"] is None

@@ -193,6 +193,24 @@ def test_a_report_with_nothing_defined_can_be_drawn(tmp_path: Path) -> None:
     assert ABSENT in (tmp_path / "report.md").read_text("utf-8")
 
 
+def test_an_unfinished_run_says_so_before_its_figures(tmp_path: Path, report: Report) -> None:
+    cases = pack([["A", "B"]] * 3)
+    judged = [judgment(one, 0.9 if one.label == 1 else 0.1) for one in cases]
+    found = Report(judge=None, packs=[evaluate("pack", cases, [Judged("judge", 0, judged[:5])])])
+    said = "This run is unfinished: 5 of 6 traces judged or tried."
+    write_report(tmp_path, found)
+    for name in ("report.html", "report.md"):
+        text = (tmp_path / name).read_text("utf-8")
+        assert 0 < text.index(said) < text.index("Selection: strategies by generators")
+    noted = [one.title for one in tables.of_pack(found.packs[0]) if "on 2 of 3 questions" in one.note]
+    assert noted[:2] == ["Votes without a judge", "Selection by number of traces"]
+    assert any("Budget" in title for title in noted)
+    assert "Unfinished: on 2 of 3 questions" in tables.overview(found).note
+    for whole in (report, Report(judge=None, packs=[evaluate("pack", cases)])):
+        assert tables.unfinished(whole) == ""
+        assert not [one for one in tables.of_pack(whole.packs[0]) if "nfinished" in one.note]
+
+
 def test_who_reads_a_report_while_it_is_made_again_reads_the_whole_of_the_old_one(
     tmp_path: Path, report: Report
 ) -> None:
