@@ -7,7 +7,7 @@ import numpy as np
 
 from configs.durable import write_whole
 from eval.columns import Columns, join, whole_questions
-from eval.evaluation.paired import selection_differences, verification_differences
+from eval.evaluation.paired import differences
 from eval.evaluation.scorers import Scorer
 from eval.report import markdown, page, tables
 from eval.report.schema import ComparedPack, Comparison
@@ -85,7 +85,7 @@ def _pack(name: str, one: _Opened, other: _Opened) -> ComparedPack:
         traces=len(shared),
         come_to=len(set(whole.questions)),
         judged=int(((first.verdicts >= 0) & (second.verdicts >= 0)).sum()),
-        rows=[*verification_differences(first, *scorers), *selection_differences(first, *scorers)],
+        rows=differences(first, *scorers),
     )
 
 

@@ -10,7 +10,7 @@ from eval.columns import UNLABELLED, Columns, join, whole_questions
 from eval.evaluation.budgets import budgets
 from eval.evaluation.conduct import agreement, conduct, cost, failures
 from eval.evaluation.examples import examples
-from eval.evaluation.paired import verification_differences
+from eval.evaluation.paired import differences
 from eval.evaluation.scorers import Scorer, baselines, calibrated, judge_vote
 from eval.evaluation.selection import selection_table, votes
 from eval.evaluation.verification import curves, verification
@@ -84,7 +84,7 @@ def evaluate(
             for scorer in [*scorers, *calibrations]
         ],
         paired=[
-            Paired(first=judges[0].name, second=other.name, rows=verification_differences(plain, judges[0], other))
+            Paired(first=judges[0].name, second=other.name, rows=differences(plain, judges[0], other))
             for other in scorers[1:]
             if judges
         ],

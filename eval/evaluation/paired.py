@@ -33,6 +33,13 @@ _OF_PROBABILITIES: Mapping[str, Metric] = {"Brier": brier, "smooth ECE": smooth_
 _STRATEGIES = (Strategy.BEST, Strategy.HARD, Strategy.SOFT)
 
 
+def differences(columns: Columns, first: Scorer, second: Scorer) -> list[Compared]:
+    """All that is compared; choices of judges only, for a baseline's are not meant to be weighed with its p."""
+    verified = verification_differences(columns, first, second)
+    both_judge = first.is_judge and second.is_judge
+    return [*verified, *selection_differences(columns, first, second)] if both_judge else verified
+
+
 def verification_differences(columns: Columns, first: Scorer, second: Scorer) -> list[Compared]:
     """Differences of the metrics, over traces that both have judged and that have a label.
 

@@ -7,7 +7,7 @@ import pytest
 from pack_fakes import judgment, pack
 
 from eval.evaluation.evaluate import ALL, Judged, evaluate
-from eval.report.schema import PackReport
+from eval.report.schema import Compared, PackReport
 from verifier.calibration import question_digest
 from verifier.types import Judgment
 
@@ -35,6 +35,12 @@ def selection(report: PackReport, strategy: str, scorer: str = "", generator: st
 def verification(report: PackReport, scorer: str, generator: str = ALL) -> dict[str, float | None]:
     (row,) = [v for v in report.verification if (v.scorer, v.generator) == (scorer, generator)]
     return {name: found.value for name, found in row.figures.items()}
+
+
+def choices_beside(report: PackReport, other: str) -> dict[str, Compared]:
+    """Paired differences of what the judge and another choose."""
+    (pair,) = [pair for pair in report.paired if pair.second == other]
+    return {row.name: row for row in pair.rows if "N =" in row.name}
 
 
 def test_votes_without_a_judge() -> None:
@@ -178,6 +184,18 @@ def test_a_variant_that_is_behind_the_judge_chooses_nothing_yet() -> None:
     traces = {row.scorer: row.traces for row in report.verification}
     assert (traces["judge"], traces["judge without search"]) == (11, 9)
     assert traces["vote of 2 seeds"] == 5  # of fewer it would be another vote
+    best = choices_beside(report, "judge without search")["best-of-n, N = 4"]
+    assert (best.first, best.second) == (1.0, 1.0)  # on the two questions that both have come to
+
+
+def test_the_choices_of_the_judge_stand_beside_those_without_search() -> None:
+    """On the same questions, so that what makes them hard cancels out; of baselines only the order is compared."""
+    report = evaluate("pack", PLAIN, [Judged("judge", 0, ORACLE), Judged("judge without search", None, FOOLED)])
+    rows = choices_beside(report, "judge without search")
+    assert set(rows) == {"best-of-n, N = 4", "hard, N = 4", "soft, N = 4"}
+    assert [(row.first, row.second, row.difference.value) for row in rows.values()] == [(0.5, 0.25, 0.25)] * 3
+    assert all(row.p_value is not None and row.difference.low is not None for row in rows.values())
+    assert choices_beside(report, "length") == {}
 
 
 def test_a_run_that_has_come_to_nothing_chooses_nothing() -> None:
