@@ -74,6 +74,7 @@ def evaluate(
     traces, whole = np.flatnonzero(asked), whole_questions(plain.questions, asked)
     choosing = [scorer for scorer in scorers if scorer.come_to[whole].all()]
     groups = generators(plain)
+    questions = dict(zip(plain.traces, plain.questions, strict=True))
     return PackReport(
         name=name,
         composition=_composition(plain, plain.take(whole) if judges else None),
@@ -99,7 +100,7 @@ def evaluate(
             if (drawn := curves(plain.take(traces), scorer.take(traces))) is not None
         ],
         budgets=budgets(plain.take(whole), [judge.take(whole) for judge in judges[:1]]),
-        conduct=[conduct(one.scorer, one.judgments, len(cases), one.missing_passages) for one in judged],
+        conduct=[conduct(one.scorer, one.judgments, questions, one.missing_passages) for one in judged],
         cost=[paid for one in judged if (paid := cost(one.scorer, one.judgments, one.seconds)) is not None],
         agreement=agreement(by_seed),
         failures=[failure for one in judged for failure in failures(one.scorer, one.judgments)],

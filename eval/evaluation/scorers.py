@@ -38,7 +38,7 @@ def judge_vote(by_seed: Mapping[int, Columns]) -> Scorer:
     """
     p_SN = np.stack([columns.p for columns in by_seed.values()])
     verdicts_SN = np.stack([columns.verdicts for columns in by_seed.values()])
-    come_to = np.stack([columns.come_to for columns in by_seed.values()]).all(axis=0)
+    come_to: Flags = np.logical_and.reduce([columns.come_to for columns in by_seed.values()])
     p, decided = np.full(p_SN.shape[1], np.nan), np.full(p_SN.shape[1], NOT_JUDGED, dtype=np.int64)
     for row in np.flatnonzero(come_to):
         judged = verdicts_SN[:, row] != NOT_JUDGED

@@ -226,22 +226,22 @@ def savings(pack: PackReport) -> Table | None:
 
 def conduct(pack: PackReport) -> Table | None:
     """Searches, evidence and endings, one column a scorer."""
-    lines: Sequence[tuple[str, Callable[[Conduct], str]]] = (
-        ("judged or tried", lambda of: f"{of.judgments:,}"),
-        ("not come to yet", lambda of: f"{of.missing:,}"),
+    lines: Sequence[tuple[str, Callable[[Conduct], Cell]]] = (
+        ("judged or tried", lambda of: Cell(f"{of.judgments:,}")),
+        ("not come to yet", lambda of: Cell(f"{of.missing:,}")),
         ("forced verdicts", lambda of: share(of.forced)),
-        ("mean label mass", lambda of: number(of.label_mass)),
-        ("turns a trace", lambda of: number(of.turns, 2)),
-        ("searches a trace", lambda of: number(of.searches_per_trace, 2)),
+        ("mean label mass", lambda of: figure(of.label_mass)),
+        ("turns a trace", lambda of: figure(of.turns, 2)),
+        ("searches a trace", lambda of: figure(of.searches_per_trace, 2)),
         ("traces without a search", lambda of: share(of.never_searched)),
         ("searches that showed nothing", lambda of: share(of.empty)),
         ("searches asked before", lambda of: share(of.repeated)),
-        ("passages a search", lambda of: number(of.passages_per_search, 2)),
-        ("passages left out for want of room", lambda of: f"{of.omitted:,}"),
+        ("passages a search", lambda of: figure(of.passages_per_search, 2)),
+        ("passages left out for want of room", lambda of: Cell(f"{of.omitted:,}")),
         ("passages well-formed", lambda of: share(of.well_formed)),
         ("passages found in the index", lambda of: share(of.resolved)),
     )
-    return _by_scorer("Searches and evidence", pack.conduct, lines)
+    return _by_scorer("Searches and evidence", pack.conduct, lines, INTERVALS)
 
 
 def endings(pack: PackReport) -> Table | None:
@@ -254,42 +254,48 @@ def endings(pack: PackReport) -> Table | None:
     return _by_scorer("Endings", pack.conduct, lines)
 
 
-def _counted(field: str, name: str) -> Callable[[Conduct], str]:
-    return lambda of: f"{getattr(of, field).get(name, 0):,}"
+def _counted(field: str, name: str) -> Callable[[Conduct], Cell]:
+    return lambda of: Cell(f"{getattr(of, field).get(name, 0):,}")
 
 
 def cost(pack: PackReport) -> Table | None:
     """What a judged trace costs, one column a scorer."""
-    lines: Sequence[tuple[str, Callable[[Cost], str]]] = (
-        ("prompt tokens", lambda of: f"{of.prompt_tokens:.0f}"),
-        ("tokens written", lambda of: f"{of.policy_tokens:.0f}"),
-        ("tokens of evidence and tags", lambda of: f"{of.environment_tokens:.0f}"),
-        ("tokens computed before decoding", lambda of: f"{of.prefilled_tokens:.0f}"),
-        ("tokens from the cache", lambda of: f"{of.cached_tokens:.0f}"),
-        ("searches", lambda of: f"{of.searches:.2f}"),
-        ("seconds", lambda of: number(of.seconds, 2)),
+    lines: Sequence[tuple[str, Callable[[Cost], Cell]]] = (
+        ("prompt tokens", lambda of: Cell(f"{of.prompt_tokens:.0f}")),
+        ("tokens written", lambda of: Cell(f"{of.policy_tokens:.0f}")),
+        ("tokens of evidence and tags", lambda of: Cell(f"{of.environment_tokens:.0f}")),
+        ("tokens computed before decoding", lambda of: Cell(f"{of.prefilled_tokens:.0f}")),
+        ("tokens from the cache", lambda of: Cell(f"{of.cached_tokens:.0f}")),
+        ("searches", lambda of: Cell(f"{of.searches:.2f}")),
+        ("seconds", lambda of: Cell(number(of.seconds, 2))),
     )
     return _by_scorer("Cost of one judged trace", pack.cost, lines)
 
 
-def _by_scorer(title: str, scorers: Sequence[_Of], lines: Sequence[tuple[str, Callable[[_Of], str]]]) -> Table | None:
+def _by_scorer(
+    title: str, scorers: Sequence[_Of], lines: Sequence[tuple[str, Callable[[_Of], Cell]]], note: str = ""
+) -> Table | None:
     if not scorers:
         return None
-    rows = [words(name, *(line(of) for of in scorers)) for name, line in lines]
-    return Table(title, ("", *(of.scorer for of in scorers)), rows, len(scorers))
+    rows = [_row(name, map(line, scorers)) for name, line in lines]
+    return Table(title, ("", *(of.scorer for of in scorers)), rows, len(scorers), note)
+
+
+def _row(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    return (Cell(name), *cells)
 
 
 def agreement(found: Agreement) -> Table:
     """How far seeds agree."""
     rows = [
         words("traces judged with every seed", f"{found.traces:,}"),
-        words("pairs of seeds with the same verdict", share(found.verdicts)),
-        words("traces with one verdict from all", share(found.unanimous)),
-        words("Fleiss' kappa", number(found.kappa)),
-        words("mean standard deviation of p", number(found.spread)),
+        (Cell("pairs of seeds with the same verdict"), share(found.verdicts)),
+        (Cell("traces with one verdict from all"), share(found.unanimous)),
+        (Cell("Fleiss' kappa"), figure(found.kappa)),
+        (Cell("mean standard deviation of p"), figure(found.spread)),
     ]
     title = f"Agreement over seeds {', '.join(map(str, found.seeds))}"
-    return Table(title, ("", "value"), rows, 1)
+    return Table(title, ("", "value"), rows, 1, INTERVALS)
 
 
 def failures(found: Sequence[Failure], most: int) -> Table | None:

@@ -119,7 +119,7 @@ def test_seeds_are_put_together_and_the_judge_without_search_stands_apart() -> N
     assert verification(report, "judge", "model")["accuracy"] == 1.0
     assert verification(report, "judge without search", "model")["accuracy"] == pytest.approx(7 / 11)
     assert report.agreement is not None
-    assert report.agreement.verdicts == pytest.approx(12 / 16)
+    assert report.agreement.verdicts.value == pytest.approx(12 / 16)
     assert [of.scorer for of in report.conduct] == ["judge", "judge, seed 1", "judge without search"]
     assert selection(report, "hard", "vote of 2 seeds", "model")[4] is not None
 

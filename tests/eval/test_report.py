@@ -12,7 +12,7 @@ from pack_fakes import judgment, labelled, pack, passage, search
 from eval.evaluation.evaluate import Judged, evaluate
 from eval.report import figures, markdown, page, palette, tables
 from eval.report.schema import Figure, JudgeFacts, Report
-from eval.report.table import ABSENT, figure
+from eval.report.table import ABSENT, figure, share
 from eval.report.write import file_name, write_report
 from verifier.packs import LabelledCase
 
@@ -131,9 +131,16 @@ def test_the_page_says_what_the_json_holds(report: Report, reader: Reader) -> No
         shown += [one for row in of.verification for one in row.figures.values()]
         shown += [one for row in of.selection for one in row.accuracy.values()]
         shown += [row.difference for pair in of.paired for row in pair.rows]
+        assert of.agreement is not None
+        shown += [of.agreement.kappa, of.agreement.spread, *(one.label_mass for one in of.conduct)]
         shown += [point.accuracy for budget in of.budgets for point in budget.points]
     assert len(shown) > 100
     assert {str(figure(one)) for one in shown} <= cells
+    shares = [
+        of.agreement.verdicts,
+        *(one for of in read.packs for by in of.conduct for one in (by.empty, by.well_formed)),
+    ]
+    assert {str(share(one)) for one in shares} <= cells
     expected = [
         " ".join(page.plain(text).split())
         for table in [tables.overview(read), *tables.of_pack(read.packs[0])]
