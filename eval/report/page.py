@@ -86,5 +86,10 @@ def inline(svg: str, prefix: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Foreign text without the control characters that HTML does not allow."""
-    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs"))
+    """Foreign text without the control characters that HTML does not allow, and those that turn round what stands behind it."""
+    return "".join(c for c in text if c in "\n\t" or not (unicodedata.category(c) in ("Cc", "Cs") or _turns_round(c)))
+
+
+def _turns_round(character: str) -> bool:
+    """Whether it embeds, overrides or isolates a direction; scripts that run from the right need none of these."""
+    return unicodedata.bidirectional(character) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")

@@ -7,30 +7,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from pack_fakes import judgment, labelled, pack, passage, search
+from pack_fakes import judgment, labelled, pack
+from report_fakes import EVIL, report_of
 
 from eval.evaluation.evaluate import Judged, evaluate
 from eval.report import figures, markdown, page, palette, tables
-from eval.report.schema import Figure, JudgeFacts, Report
+from eval.report.schema import Figure, Report
 from eval.report.table import ABSENT, figure, share
 from eval.report.write import file_name, write_report
-from verifier.packs import LabelledCase
 
-EVIL = '<script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>\u202e\x1b[31m&amp;'
 FIGURES = {"scaling", "reliability", "roc", "risk-coverage", "histogram", "budget"}
-
-
-def report_of(cases: list[LabelledCase], name: str = "pack") -> Report:
-    """A judge of middling quality, with a search, a failure and a second seed."""
-    judged, again = [], []
-    for number, one in enumerate(cases):
-        p = None if number == 5 else ((number * 7) % 11 + 3 * (one.label or 0)) / 14
-        searches = [search(f"query {EVIL}", passage(f"p{number}", title=EVIL, text=EVIL, source=EVIL), omitted=1)]
-        judged.append(judgment(one, p, searches, critique=EVIL, detail=EVIL if p is None else ""))
-        again.append(judgment(one, None if p is None else 1 - p))
-    packs = [evaluate(name, cases, [Judged("judge", 0, judged, 1.5, []), Judged("judge, seed 1", 1, again)])]
-    judge = JudgeFacts(model=f"judge {EVIL}", mode="free", judge_id="j" * 64, index="starter", seeds=[0, 1])
-    return Report(judge=judge, packs=packs)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +80,7 @@ def test_foreign_text_is_shown_and_nothing_else(written: Path) -> None:
     assert "<script" not in text
     assert "<img" not in text
     assert "\x1b" not in text
+    assert "\u202e" not in text  # would write what is ours behind it from the right to the left
     assert html.escape("<script>alert(1)</script>") in text
     assert "&amp;amp;" in text  # what was escaped already is shown as it was
 
