@@ -50,6 +50,12 @@ def _on_whole_questions(pack: PackReport) -> str:
     )
 
 
+def _by_answers(packs: Iterable[PackReport]) -> str:
+    """What a note on selection adds where any right is not what it is among the votes."""
+    odd = any(pack.composition.at_odds for pack in packs)
+    return " Any right goes by answers here, by labels among the votes without a judge." if odd else ""
+
+
 def overview(report: Report) -> Table | None:
     """Strategies by packs and generators, each at the largest number of traces that all its questions have a share in."""
     columns = [
@@ -65,7 +71,7 @@ def overview(report: Report) -> Table | None:
         cells = [_at_most_traces(pack.selection, strategy, scorer, generator) for pack, generator in columns]
         rows.append((*words(strategy, scorer or ABSENT), *map(figure, cells)))
     header = ("strategy", "p from", *(_column(pack, generator) for pack, generator in columns))
-    note = f"Accuracy of the answers picked. N: traces a question. {INTERVALS}"
+    note = f"Accuracy of the answers picked. N: traces a question. {INTERVALS}{_by_answers(report.packs)}"
     note += "".join(f" {pack.name}:{said}" for pack in report.packs if (said := _on_whole_questions(pack)))
     return Table("Selection: strategies by generators", header, rows, len(columns), note)
 
@@ -175,6 +181,7 @@ def _differences(row: Compared) -> tuple[Cell, ...]:
 def selection(pack: PackReport) -> list[Table]:
     """Accuracy by strategy and number of traces, a table a generator."""
     note = f"Expected accuracy with N traces a question; questions with fewer give all they have. {INTERVALS}"
+    note += _by_answers([pack])
     note += _on_whole_questions(pack)
     found = []
     for title, of in _by_generator("Selection by number of traces", pack.selection):

@@ -3,6 +3,7 @@
 import html
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -203,6 +204,18 @@ def test_an_unfinished_run_says_so_before_its_figures(tmp_path: Path, report: Re
     for whole in (report, Report(judge=None, packs=[evaluate("pack", cases)])):
         assert tables.unfinished(whole) == ""
         assert not [one for one in tables.of_pack(whole.packs[0]) if "nfinished" in one.note]
+
+
+def test_any_right_by_answers_is_told_from_that_by_labels() -> None:
+    """One value stands above the tables and another among the votes: the note says why."""
+    cases = pack([["B", "B"], ["A", "B"]])
+    odd = [replace(cases[0], label=1), *cases[1:]]
+    for one, differ in ((odd, True), (cases, False)):
+        found = Report(judge=None, packs=[evaluate("pack", one)])
+        (row,) = [row for row in found.packs[0].selection if row.strategy == "any right"]
+        assert (row.accuracy[2].value != found.packs[0].votes[0].any_right.value) == differ
+        shown = [tables.overview(found), *tables.selection(found.packs[0])]
+        assert all(("Any right goes by answers here" in table.note) == differ for table in shown)
 
 
 def test_who_reads_a_report_while_it_is_made_again_reads_the_whole_of_the_old_one(
