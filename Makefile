@@ -58,8 +58,8 @@ verl-check: .venv/.dev .venv-verl/.dev  ## Run the verl recipe in verl's own con
 	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_recipe.py
 	$(SERVED) .venv-verl/bin/python -m pytest -W ignore tests/trainers/test_verl_steps.py
 
-test-page: .venv/.dev .venv-page/.dev  ## Use the page in a headless Chromium; needs a chromium on the PATH
-	PYTHONPATH=.venv-page $(BIN)/python -m pytest tests/serve/test_page_in_browser.py
+test-page: .venv/.dev .venv-page/.dev  ## Use the page and a report in a headless Chromium; needs a chromium on the PATH
+	PYTHONPATH=.venv-page $(BIN)/python -m pytest tests/serve/test_page_in_browser.py tests/eval/test_report_in_browser.py
 
 lint: .venv/.dev  ## Format check, linter, types, import contract
 	$(BIN)/ruff format --check .

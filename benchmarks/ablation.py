@@ -157,7 +157,7 @@ def read(folder: Path, arm: Arm) -> Mapping[str, Any]:
         **judge["figures"],
         "traces": judge["traces"],
         "well_formed": sum(score == 1 for score in scores) / len(scores) if scores else None,
-        "searched": None if conduct["never_searched"] is None else 1 - conduct["never_searched"],
+        "searched": None if (never := conduct["never_searched"]["value"]) is None else 1 - never,
         "drawn": drawn(folder / arm.folder) if arm.trained_by == "rl" else None,
     }
 

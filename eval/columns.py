@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 
+from eval.candidates import Flags
 from eval.metrics import Floats, Labels
 from verifier.packs import LabelledCase
 from verifier.types import Judgment
@@ -25,6 +26,7 @@ class Columns:
     labels: Labels  # int64 [N]: 1 right final answer, 0 wrong, -1 unlabelled
     p: Floats  # float64 [N] in 0 … 1; NaN: not judged
     verdicts: Labels  # int64 [N]: 1, 0, or -1: not judged
+    come_to: Flags  # bool [N]: there is a judgment, be it one that failed
 
     def __len__(self) -> int:
         return len(self.traces)
@@ -42,6 +44,7 @@ class Columns:
             labels=self.labels[rows],
             p=self.p[rows],
             verdicts=self.verdicts[rows],
+            come_to=self.come_to[rows],
         )
 
     def judged_by(self, p: Floats, verdicts: Labels) -> Self:
@@ -60,6 +63,7 @@ def join(cases: Sequence[LabelledCase], judgments: Iterable[Judgment] = ()) -> C
         raise ValueError("two traces of the pack have the same id: their judgments could not be told apart")
     p = np.full(len(cases), np.nan)
     verdicts = np.full(len(cases), NOT_JUDGED, dtype=np.int64)
+    come_to = np.zeros(len(cases), dtype=np.bool_)
     for judgment in judgments:
         row = row_of.pop(judgment.id, None)
         if row is None:
@@ -68,6 +72,7 @@ def join(cases: Sequence[LabelledCase], judgments: Iterable[Judgment] = ()) -> C
             )
         if judgment.case_digest != cases[row].case.digest:
             raise ValueError(f"{judgment.id!r} was judged when its question or trace was another")
+        come_to[row] = True
         if judgment.p_correct is not None and judgment.verdict is not None:
             p[row], verdicts[row] = judgment.p_correct, judgment.verdict
     labels = [UNLABELLED if labelled.label is None else labelled.label for labelled in cases]
@@ -80,4 +85,16 @@ def join(cases: Sequence[LabelledCase], judgments: Iterable[Judgment] = ()) -> C
         labels=np.asarray(labels, dtype=np.int64),
         p=p,
         verdicts=verdicts,
+        come_to=come_to,
     )
+
+
+def whole_questions(questions: Sequence[str], come_to: Flags) -> Labels:
+    """The rows of questions all of whose traces a judge has come to: the choice among fewer would be another.
+
+    Args:
+        questions: [N] ids.
+        come_to: [N].
+    """
+    open_ones = {question for question, there in zip(questions, come_to, strict=True) if not there}
+    return np.flatnonzero([question not in open_ones for question in questions])

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from configs.durable import write_whole
-from eval.columns import Columns, join
-from eval.evaluation.paired import selection_differences, verification_differences
+from eval.columns import Columns, join, whole_questions
+from eval.evaluation.paired import differences
 from eval.evaluation.scorers import Scorer
 from eval.report import markdown, page, tables
 from eval.report.schema import ComparedPack, Comparison
@@ -74,13 +74,18 @@ def _shared(pack: str, one: _Opened, other: _Opened) -> list[str]:
 def _pack(name: str, one: _Opened, other: _Opened) -> ComparedPack:
     shared = _shared(name, one, other)
     first, second = (_rows(run.columns[name], shared) for run in (one, other))
-    scorers = [Scorer(run.name, own.p, own.verdicts, is_judge=True) for run, own in ((one, first), (other, second))]
+    scorers = [
+        Scorer(run.name, own.p, own.verdicts, own.come_to, is_judge=True)
+        for run, own in ((one, first), (other, second))
+    ]
+    whole = first.take(whole_questions(first.questions, first.come_to & second.come_to))
     return ComparedPack(
         name=name,
         questions=len(set(first.questions)),
         traces=len(shared),
+        come_to=len(set(whole.questions)),
         judged=int(((first.verdicts >= 0) & (second.verdicts >= 0)).sum()),
-        rows=[*verification_differences(first, *scorers), *selection_differences(first, *scorers)],
+        rows=differences(first, *scorers),
     )
 
 

@@ -1,6 +1,6 @@
 """Whether the passages that judgments show are those of the index."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable
 
 from retrieval.passage import Passage
 from verifier.types import EvidencePassage, Judgment
@@ -32,7 +32,6 @@ def unresolved(judgments: Iterable[Judgment], index: Iterable[Passage]) -> list[
     return sorted(told)
 
 
-def resolved_share(judgments: Sequence[Judgment], missing: Iterable[Key]) -> float | None:
-    """Share of the passages shown that are not among the missing; None if none was shown."""
-    passages, lost = shown(judgments), set(missing)
-    return sum(key(passage) not in lost for passage in passages) / len(passages) if passages else None
+def resolved(judgment: Judgment, missing: Container[Key]) -> int:
+    """How many of the passages that it shows are not among the missing."""
+    return sum(key(passage) not in missing for passage in shown([judgment]))

@@ -121,7 +121,7 @@ class Spent(Generic[S, J]):
     """What was drawn for one question, and what it came to."""
 
     samples: list[S]
-    judgments: list[J | None]  # one a sample; None for one without an answer, which is not judged
+    judgments: list[J | None]  # one a sample; None where its vote asks for none: without an answer, or under majority
     selection: Selection
     safe: bool  # the rule was met; if not, the budget ran out
 
@@ -134,7 +134,8 @@ async def spend(
 
     Args:
         draw: gives the next trace. What it raises ends the spending.
-        judge: judges it. A judgment that failed costs its trace the vote, no more; what is raised ends the spending.
+        judge: judges it; not called under majority, whose votes need no judgment, nor for a trace without an answer. A judgment
+            that failed costs its trace the vote, no more; what is raised ends the spending.
         rule: when to stop.
         limit: traces to draw at most, 1 or more.
         strategy: how traces vote: majority, hard or soft.
@@ -152,7 +153,8 @@ async def spend(
     while not safe and len(samples) < limit:
         sample = await draw()
         samples.append(sample)
-        judgments.append(None if sample.answer is None else await judge(sample))
+        is_judged = sample.answer is not None and strategy is not Strategy.MAJORITY
+        judgments.append(await judge(sample) if is_judged else None)
         safe = rule.stops(tally(strategy, *_ballots(samples, judgments)).values(), len(samples), limit)
     return Spent(samples, judgments, select(strategy, *_ballots(samples, judgments)), safe)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from eval.columns import Columns
+from eval.columns import Columns, whole_questions
 from eval.evaluation.estimates import figure, number
 from eval.evaluation.scorers import Scorer
 from eval.evaluation.selection import every_trace, gathered, judged_by
@@ -33,6 +33,13 @@ _OF_PROBABILITIES: Mapping[str, Metric] = {"Brier": brier, "smooth ECE": smooth_
 _STRATEGIES = (Strategy.BEST, Strategy.HARD, Strategy.SOFT)
 
 
+def differences(columns: Columns, first: Scorer, second: Scorer) -> list[Compared]:
+    """All that is compared; choices of judges only, for a baseline's are not meant to be weighed with its p."""
+    verified = verification_differences(columns, first, second)
+    both_judge = first.is_judge and second.is_judge
+    return [*verified, *selection_differences(columns, first, second)] if both_judge else verified
+
+
 def verification_differences(columns: Columns, first: Scorer, second: Scorer) -> list[Compared]:
     """Differences of the metrics, over traces that both have judged and that have a label.
 
@@ -52,12 +59,13 @@ def verification_differences(columns: Columns, first: Scorer, second: Scorer) ->
 
 
 def selection_differences(columns: Columns, first: Scorer, second: Scorer) -> list[Compared]:
-    """Differences of accuracy over questions, all traces taken, by strategy."""
-    known = gathered(columns)
+    """Differences of accuracy, all traces taken, by strategy, over the questions all of whose traces both have come to."""
+    rows = whole_questions(columns.questions, first.come_to & second.come_to)
+    known = gathered(columns.take(rows))
     most = every_trace(known.candidates)
     if not most:
         return []
-    one, other = (scaling(judged_by(known, scorer), [most], _STRATEGIES) for scorer in (first, second))
+    one, other = (scaling(judged_by(known, scorer.take(rows)), [most], _STRATEGIES) for scorer in (first, second))
     found = []
     for strategy in _STRATEGIES:
         resampled = resample(_mean_of(one[strategy][0] - other[strategy][0]), known.questions)

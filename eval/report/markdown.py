@@ -23,6 +23,8 @@ def render(report: Report, figures: Mapping[str, Mapping[str, str]]) -> str:
     if judge:
         seeds = ", ".join(map(str, judge.seeds))
         lines += [f"{judge.mode} mode, index {_text(judge.index)}, seeds {seeds}, judge id `{judge.judge_id}`.", ""]
+    if told := tables.unfinished(report):
+        lines += [f"**{told}**", ""]
     found = tables.overview(report)
     lines += table(found) if found else []
     for pack in report.packs:

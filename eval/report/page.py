@@ -55,7 +55,13 @@ def render(report: Report, figures: Mapping[str, Mapping[str, tuple[str, str]]])
         for number, pack in enumerate(report.packs, start=1)
     ]
     title = f"Evaluation of {report.judge.model}" if report.judge else "Votes without a judge"
-    return page(title, judge=report.judge, overview=tables.overview(report), sections=sections)
+    return page(
+        title,
+        judge=report.judge,
+        unfinished=tables.unfinished(report),
+        overview=tables.overview(report),
+        sections=sections,
+    )
 
 
 def page(title: str, **parts: object) -> str:
@@ -65,7 +71,7 @@ def page(title: str, **parts: object) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = plain
     template = environment.from_string(resources.files("eval.report").joinpath("page.html.j2").read_text("utf-8"))
-    blank: dict[str, object] = {"judge": None, "overview": None, "sections": [], "tables": []}
+    blank: dict[str, object] = {"judge": None, "unfinished": "", "overview": None, "sections": [], "tables": []}
     styles = {"light": palette.variables(dark=False), "dark": palette.variables(dark=True)}
     return template.render(title=title, **(blank | styles | parts))
 
@@ -80,5 +86,10 @@ def inline(svg: str, prefix: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Foreign text without the control characters that HTML does not allow."""
-    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs"))
+    """Foreign text without the control characters that HTML does not allow, and those that turn round what stands behind it."""
+    return "".join(c for c in text if c in "\n\t" or not (unicodedata.category(c) in ("Cc", "Cs") or _turns_round(c)))
+
+
+def _turns_round(character: str) -> bool:
+    """Whether it embeds, overrides or isolates a direction; scripts that run from the right need none of these."""
+    return unicodedata.bidirectional(character) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")

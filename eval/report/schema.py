@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
 
 
 class _Part(BaseModel):
@@ -49,6 +49,12 @@ class Composition(_Part):
         int, Field(description="Traces whose label and answer disagree: metrics go by labels, selection by answers.")
     ]
     without_gold: Annotated[int, Field(description="Questions whose right answer is unknown: left out of selection.")]
+    come_to: Annotated[
+        int | None,
+        Field(
+            description="Questions all of whose traces the judge has come to: the others are left out. Null: no judge."
+        ),
+    ]
     generators: Annotated[dict[str, int], Field(description="Traces by who wrote them.")]
 
 
@@ -145,20 +151,20 @@ class Conduct(_Part):
     missing: Annotated[int, Field(description="Traces that the run has not come to.")]
     statuses: dict[str, int]
     stop_reasons: dict[str, int]
-    forced: Annotated[float | None, Field(description="Share of verdicts whose position was forced.")]
-    label_mass: Annotated[float | None, Field(description="Mean p(0) + p(1) at the verdict.")]
-    turns: float | None
+    forced: Annotated[Figure, Field(description="Share of verdicts whose position was forced.")]
+    label_mass: Annotated[Figure, Field(description="Mean p(0) + p(1) at the verdict.")]
+    turns: Figure
     searches: Annotated[int, Field(description="In all.")]
-    searches_per_trace: float | None
-    never_searched: Annotated[float | None, Field(description="Share of judgments without a search.")]
-    empty: Annotated[float | None, Field(description="Share of searches that showed the judge no passage.")]
-    repeated: Annotated[float | None, Field(description="Share of searches for what the episode had asked before.")]
+    searches_per_trace: Figure
+    never_searched: Annotated[Figure, Field(description="Share of judgments without a search.")]
+    empty: Annotated[Figure, Field(description="Share of searches that showed the judge no passage.")]
+    repeated: Annotated[Figure, Field(description="Share of searches for what the episode had asked before.")]
     passages: Annotated[int, Field(description="Passages shown, in all.")]
-    passages_per_search: float | None
+    passages_per_search: Figure
     omitted: Annotated[int, Field(description="Passages found but left out for want of room, in all.")]
-    well_formed: Annotated[float | None, Field(description="Share of passages with an id, a text and their rank.")]
+    well_formed: Annotated[Figure, Field(description="Share of passages with an id, a text and their rank.")]
     resolved: Annotated[
-        float | None,
+        Figure | None,
         Field(description="Share of passages that the index holds under that id, word for word; null: not checked."),
     ]
 
@@ -182,10 +188,10 @@ class Agreement(_Part):
 
     seeds: list[int]
     traces: Annotated[int, Field(description="Judged with every seed.")]
-    verdicts: Annotated[float | None, Field(description="Share of pairs of seeds that give the same verdict.")]
-    unanimous: Annotated[float | None, Field(description="Share of traces with one verdict from all seeds.")]
-    kappa: Annotated[float | None, Field(description="Fleiss' kappa: agreement beyond chance.")]
-    spread: Annotated[float | None, Field(description="Mean standard deviation of p over seeds.")]
+    verdicts: Annotated[Figure, Field(description="Share of pairs of seeds that give the same verdict.")]
+    unanimous: Annotated[Figure, Field(description="Share of traces with one verdict from all seeds.")]
+    kappa: Annotated[Figure, Field(description="Fleiss' kappa: agreement beyond chance.")]
+    spread: Annotated[Figure, Field(description="Mean standard deviation of p over seeds.")]
 
 
 class Failure(_Part):
@@ -269,7 +275,7 @@ class JudgeFacts(_Part):
 class Report(_Part):
     """One evaluation."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     judge: JudgeFacts | None
     packs: list[PackReport]
 
@@ -280,6 +286,9 @@ class ComparedPack(_Part):
     name: str
     questions: int
     traces: Annotated[int, Field(description="That both runs have.")]
+    come_to: Annotated[
+        int, Field(description="Questions all of whose traces both runs have come to: what selection rests on.")
+    ]
     judged: Annotated[int, Field(description="By both.")]
     rows: list[Compared]
 
@@ -287,7 +296,7 @@ class ComparedPack(_Part):
 class Comparison(_Part):
     """Two runs."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     first: str
     second: str
     packs: list[ComparedPack]

@@ -49,6 +49,10 @@ def number(value: float | None, digits: int = 3) -> str:
     return ABSENT if value is None else f"{value:.{digits}f}"
 
 
-def share(value: float | None) -> str:
-    """A share in per cent, or a dash."""
-    return ABSENT if value is None else f"{value:.1%}"
+def share(value: Figure | None) -> Cell:
+    """A share in per cent with its interval, or a dash."""
+    if value is None or value.value is None:
+        return Cell(ABSENT)
+    if value.low is None or value.high is None:
+        return Cell(f"{value.value:.1%}")
+    return Cell(f"{value.value:.1%}", f"[{value.low:.1%}, {value.high:.1%}]")

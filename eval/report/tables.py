@@ -25,6 +25,37 @@ _Row = TypeVar("_Row", Verification, Selection)
 INTERVALS = "In brackets: 95 % intervals over questions."
 
 
+def unfinished(report: Report) -> str:
+    """What to say above all figures of a run that has not come to its end; nothing of one that has."""
+    passes = [of for pack in report.packs for of in pack.conduct]
+    left = sum(of.missing for of in passes)
+    if not left:
+        return ""
+    done = sum(of.judgments for of in passes)
+    each = ", each judge counting its own" if any(len(pack.conduct) > 1 for pack in report.packs) else ""
+    return (
+        f"This run is unfinished: {done:,} of {done + left:,} traces judged or tried{each}. The figures rest on what the judge "
+        "has come to, and those of choices among traces on the questions all of whose traces it has come to."
+    )
+
+
+def _on_whole_questions(pack: PackReport) -> str:
+    """What a note adds where a choice among traces could not be measured on the whole pack."""
+    if not any(of.missing for of in pack.conduct):
+        return ""
+    of = pack.composition
+    return (
+        f" Unfinished: on {of.come_to or 0:,} of {of.questions:,} questions, those all of whose traces the judge has come to, "
+        "with the judges that have come to all of these."
+    )
+
+
+def _by_answers(packs: Iterable[PackReport]) -> str:
+    """What a note on selection adds where any right is not what it is among the votes."""
+    odd = any(pack.composition.at_odds for pack in packs)
+    return " Any right goes by answers here, by labels among the votes without a judge." if odd else ""
+
+
 def overview(report: Report) -> Table | None:
     """Strategies by packs and generators, each at the largest number of traces that all its questions have a share in."""
     columns = [
@@ -40,7 +71,8 @@ def overview(report: Report) -> Table | None:
         cells = [_at_most_traces(pack.selection, strategy, scorer, generator) for pack, generator in columns]
         rows.append((*words(strategy, scorer or ABSENT), *map(figure, cells)))
     header = ("strategy", "p from", *(_column(pack, generator) for pack, generator in columns))
-    note = f"Accuracy of the answers picked. N: traces a question. {INTERVALS}"
+    note = f"Accuracy of the answers picked. N: traces a question. {INTERVALS}{_by_answers(report.packs)}"
+    note += "".join(f" {pack.name}:{said}" for pack in report.packs if (said := _on_whole_questions(pack)))
     return Table("Selection: strategies by generators", header, rows, len(columns), note)
 
 
@@ -67,6 +99,11 @@ def composition(pack: PackReport) -> Table:
         words("answer unreadable", f"{of.unreadable:,}"),
         words("label and answer disagree", f"{of.at_odds:,}"),
         words("questions without a known answer", f"{of.without_gold:,}"),
+        *(
+            words("questions all of whose traces were judged or tried", f"{n:,}")
+            for n in (of.come_to,)
+            if n is not None
+        ),
         *(words(f"traces by {generator}", f"{count:,}") for generator, count in of.generators.items()),
     ]
     note = "Mean, any right and verification go by labels, votes and selection by answers: where these disagree, figures differ."
@@ -76,7 +113,7 @@ def composition(pack: PackReport) -> Table:
 def votes(pack: PackReport) -> Table:
     """The traces without a judge."""
     rows = [(Cell(row.generator), *map(figure, (row.mean, row.majority, row.any_right))) for row in pack.votes]
-    note = f"Unreadable traces count as wrong; tied answers share their vote. {INTERVALS}"
+    note = f"Unreadable traces count as wrong; tied answers share their vote. {INTERVALS}{_on_whole_questions(pack)}"
     return Table("Votes without a judge", ("generator", "mean", "majority", "any right"), rows, 3, note)
 
 
@@ -84,6 +121,8 @@ def verification(pack: PackReport) -> list[Table]:
     """How well each scorer tells right traces from wrong ones, a table a generator."""
     names = tuple(dict.fromkeys(name for row in pack.verification for name in row.figures))
     note = f"Traces: judged and with a label. {INTERVALS}"
+    if any(of.missing for of in pack.conduct):
+        note += " Unfinished: all scorers on traces that the judge has come to."
     if any(row.scorer.endswith(", calibrated") for row in pack.verification):
         note += " Calibrated: p after the judge's calibration, on questions that it was not fitted on."
     found = []
@@ -111,7 +150,10 @@ def paired(found: Sequence[Paired]) -> Table | None:
         return None
     judge = found[0].first
     header = ("beside", "figure", judge, "other", "difference", "p-value")
-    note = f"On the traces that both have judged. p-value: two-sided, of no difference. {INTERVALS}"
+    note = (
+        "On the traces that both have judged; choices among N traces on the questions all of whose traces both have come to. "
+        f"p-value: two-sided, of no difference. {INTERVALS}"
+    )
     return Table(f"The {judge} beside others, on the same traces", header, rows, 4, note)
 
 
@@ -125,6 +167,7 @@ def comparison(found: Comparison) -> list[Table]:
             [(Cell(row.name), *_differences(row)) for row in pack.rows],
             4,
             f"{pack.traces:,} traces of {pack.questions:,} questions in both runs, {pack.judged:,} judged by both. "
+            f"Choices among N traces are compared on the {pack.come_to:,} questions all of whose traces both have come to. "
             f"Difference: first minus second. p-value: two-sided, of no difference. {INTERVALS}",
         )
         for pack in found.packs
@@ -138,6 +181,8 @@ def _differences(row: Compared) -> tuple[Cell, ...]:
 def selection(pack: PackReport) -> list[Table]:
     """Accuracy by strategy and number of traces, a table a generator."""
     note = f"Expected accuracy with N traces a question; questions with fewer give all they have. {INTERVALS}"
+    note += _by_answers([pack])
+    note += _on_whole_questions(pack)
     found = []
     for title, of in _by_generator("Selection by number of traces", pack.selection):
         sizes = sorted({n for row in of for n in row.accuracy})
@@ -148,7 +193,7 @@ def selection(pack: PackReport) -> list[Table]:
     return found
 
 
-def budget(found: Budget) -> Table:
+def budget(found: Budget, pack: PackReport) -> Table:
     """Samples spent and accuracy: the adaptive rule, then fixed numbers of traces with the same vote."""
     rows = [
         (
@@ -160,10 +205,16 @@ def budget(found: Budget) -> Table:
     ]
     rows += [(*words("fixed", ABSENT, f"{n}"), figure(accuracy)) for n, accuracy in found.fixed.items()]
     title = f"Budget: {found.strategy}{f' with p from {found.scorer}' if found.scorer else ''}"
-    return Table(title, ("spending", "threshold", "samples", "accuracy"), rows, 2, f"{found.rule} {INTERVALS}")
+    return Table(
+        title,
+        ("spending", "threshold", "samples", "accuracy"),
+        rows,
+        2,
+        f"{found.rule} {INTERVALS}{_on_whole_questions(pack)}",
+    )
 
 
-def savings(found: Sequence[Budget]) -> Table | None:
+def savings(pack: PackReport) -> Table | None:
     """How many times fewer traces adaptive spending needs."""
     rows = [
         (
@@ -172,32 +223,32 @@ def savings(found: Sequence[Budget]) -> Table | None:
             Cell(number(saving.samples, 2)),
             figure(saving.accuracy),
         )
-        for one in found
+        for one in pack.budgets
         for saving in one.savings
     ]
     header = ("strategy", "p from", "against", "saving, times", "samples", "accuracy")
-    note = f"At no less accuracy; a dash: that accuracy is not reached. {INTERVALS}"
+    note = f"At no less accuracy; a dash: that accuracy is not reached. {INTERVALS}{_on_whole_questions(pack)}"
     return Table("Savings of the adaptive budget", header, rows, 3, note) if rows else None
 
 
 def conduct(pack: PackReport) -> Table | None:
     """Searches, evidence and endings, one column a scorer."""
-    lines: Sequence[tuple[str, Callable[[Conduct], str]]] = (
-        ("judged or tried", lambda of: f"{of.judgments:,}"),
-        ("not come to yet", lambda of: f"{of.missing:,}"),
+    lines: Sequence[tuple[str, Callable[[Conduct], Cell]]] = (
+        ("judged or tried", lambda of: Cell(f"{of.judgments:,}")),
+        ("not come to yet", lambda of: Cell(f"{of.missing:,}")),
         ("forced verdicts", lambda of: share(of.forced)),
-        ("mean label mass", lambda of: number(of.label_mass)),
-        ("turns a trace", lambda of: number(of.turns, 2)),
-        ("searches a trace", lambda of: number(of.searches_per_trace, 2)),
+        ("mean label mass", lambda of: figure(of.label_mass)),
+        ("turns a trace", lambda of: figure(of.turns, 2)),
+        ("searches a trace", lambda of: figure(of.searches_per_trace, 2)),
         ("traces without a search", lambda of: share(of.never_searched)),
         ("searches that showed nothing", lambda of: share(of.empty)),
         ("searches asked before", lambda of: share(of.repeated)),
-        ("passages a search", lambda of: number(of.passages_per_search, 2)),
-        ("passages left out for want of room", lambda of: f"{of.omitted:,}"),
+        ("passages a search", lambda of: figure(of.passages_per_search, 2)),
+        ("passages left out for want of room", lambda of: Cell(f"{of.omitted:,}")),
         ("passages well-formed", lambda of: share(of.well_formed)),
         ("passages found in the index", lambda of: share(of.resolved)),
     )
-    return _by_scorer("Searches and evidence", pack.conduct, lines)
+    return _by_scorer("Searches and evidence", pack.conduct, lines, INTERVALS)
 
 
 def endings(pack: PackReport) -> Table | None:
@@ -210,42 +261,48 @@ def endings(pack: PackReport) -> Table | None:
     return _by_scorer("Endings", pack.conduct, lines)
 
 
-def _counted(field: str, name: str) -> Callable[[Conduct], str]:
-    return lambda of: f"{getattr(of, field).get(name, 0):,}"
+def _counted(field: str, name: str) -> Callable[[Conduct], Cell]:
+    return lambda of: Cell(f"{getattr(of, field).get(name, 0):,}")
 
 
 def cost(pack: PackReport) -> Table | None:
     """What a judged trace costs, one column a scorer."""
-    lines: Sequence[tuple[str, Callable[[Cost], str]]] = (
-        ("prompt tokens", lambda of: f"{of.prompt_tokens:.0f}"),
-        ("tokens written", lambda of: f"{of.policy_tokens:.0f}"),
-        ("tokens of evidence and tags", lambda of: f"{of.environment_tokens:.0f}"),
-        ("tokens computed before decoding", lambda of: f"{of.prefilled_tokens:.0f}"),
-        ("tokens from the cache", lambda of: f"{of.cached_tokens:.0f}"),
-        ("searches", lambda of: f"{of.searches:.2f}"),
-        ("seconds", lambda of: number(of.seconds, 2)),
+    lines: Sequence[tuple[str, Callable[[Cost], Cell]]] = (
+        ("prompt tokens", lambda of: Cell(f"{of.prompt_tokens:.0f}")),
+        ("tokens written", lambda of: Cell(f"{of.policy_tokens:.0f}")),
+        ("tokens of evidence and tags", lambda of: Cell(f"{of.environment_tokens:.0f}")),
+        ("tokens computed before decoding", lambda of: Cell(f"{of.prefilled_tokens:.0f}")),
+        ("tokens from the cache", lambda of: Cell(f"{of.cached_tokens:.0f}")),
+        ("searches", lambda of: Cell(f"{of.searches:.2f}")),
+        ("seconds", lambda of: Cell(number(of.seconds, 2))),
     )
     return _by_scorer("Cost of one judged trace", pack.cost, lines)
 
 
-def _by_scorer(title: str, scorers: Sequence[_Of], lines: Sequence[tuple[str, Callable[[_Of], str]]]) -> Table | None:
+def _by_scorer(
+    title: str, scorers: Sequence[_Of], lines: Sequence[tuple[str, Callable[[_Of], Cell]]], note: str = ""
+) -> Table | None:
     if not scorers:
         return None
-    rows = [words(name, *(line(of) for of in scorers)) for name, line in lines]
-    return Table(title, ("", *(of.scorer for of in scorers)), rows, len(scorers))
+    rows = [_row(name, map(line, scorers)) for name, line in lines]
+    return Table(title, ("", *(of.scorer for of in scorers)), rows, len(scorers), note)
+
+
+def _row(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    return (Cell(name), *cells)
 
 
 def agreement(found: Agreement) -> Table:
     """How far seeds agree."""
     rows = [
         words("traces judged with every seed", f"{found.traces:,}"),
-        words("pairs of seeds with the same verdict", share(found.verdicts)),
-        words("traces with one verdict from all", share(found.unanimous)),
-        words("Fleiss' kappa", number(found.kappa)),
-        words("mean standard deviation of p", number(found.spread)),
+        (Cell("pairs of seeds with the same verdict"), share(found.verdicts)),
+        (Cell("traces with one verdict from all"), share(found.unanimous)),
+        (Cell("Fleiss' kappa"), figure(found.kappa)),
+        (Cell("mean standard deviation of p"), figure(found.spread)),
     ]
     title = f"Agreement over seeds {', '.join(map(str, found.seeds))}"
-    return Table(title, ("", "value"), rows, 1)
+    return Table(title, ("", "value"), rows, 1, INTERVALS)
 
 
 def failures(found: Sequence[Failure], most: int) -> Table | None:
@@ -266,8 +323,8 @@ def of_pack(pack: PackReport, *, most_failures: int = 20) -> list[Table]:
         *verification(pack),
         paired(pack.paired),
         *selection(pack),
-        savings(pack.budgets),
-        *(budget(one) for one in pack.budgets),
+        savings(pack),
+        *(budget(one, pack) for one in pack.budgets),
         conduct(pack),
         endings(pack),
         cost(pack),

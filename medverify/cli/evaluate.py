@@ -233,6 +233,8 @@ def _show(report: "Report") -> None:
     """What fits a terminal; the report has the rest."""
     from eval.report import tables
 
+    if told := tables.unfinished(report):
+        out.print(told, style="bold yellow", highlight=False)
     shown = [tables.overview(report)]
     for pack in report.packs:
         shown += [tables.votes(pack), *tables.verification(pack)[:1], tables.failures(pack.failures, 10)]

@@ -38,7 +38,7 @@ def test_no_baseline_sees_the_gold_answer(name: str) -> None:
     blind = Columns(
         **{
             field: getattr(COLUMNS, field)
-            for field in ("questions", "traces", "generators", "answers", "p", "verdicts")
+            for field in ("questions", "traces", "generators", "answers", "p", "verdicts", "come_to")
         },
         golds=["D"] * len(COLUMNS),
         labels=1 - COLUMNS.labels,

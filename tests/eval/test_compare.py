@@ -6,6 +6,7 @@ from pack_fakes import judgment, labelled, pack, write_pack
 
 from eval.compare import compare, write_comparison
 from eval.journal import to_line
+from eval.report import tables
 from eval.report.schema import Comparison, JudgeFacts
 from eval.runfolder import PackRun, Run, RunError, RunFolder, ScorerRun
 from verifier.packs import LabelledCase
@@ -74,7 +75,33 @@ def test_only_shared_traces_count(tmp_path: Path) -> None:
     other = run_folder(tmp_path / "other", changed, GOOD)
     (pack_found,) = compare(one, other).packs
     assert (pack_found.traces, pack_found.judged) == (7, 6)
-    assert pack_found.questions == 3
+    assert pack_found.questions == pack_found.come_to == 3
+
+
+def test_selection_is_compared_on_questions_that_both_runs_have_come_to(tmp_path: Path) -> None:
+    """A run that stands at a third is not worse for it: a judge is its own equal, wherever it was broken off."""
+    cases = pack([["A", "B", "B"], ["B", "A", "B"], ["A", "C", "B"]] * 4)
+    knows = [0.9 if one.label == 1 else 0.1 for one in cases]
+    whole = run_folder(tmp_path / "whole", cases, knows)
+    begun = run_folder(tmp_path / "begun", cases, [None, *knows[1:13]])  # four questions and a trace; one failed
+    found = compare(whole, begun)
+    (pack_found,) = found.packs
+    assert (pack_found.questions, pack_found.come_to, pack_found.judged) == (12, 4, 12)
+    rows = {row.name: row for row in pack_found.rows}
+    best = rows["best-of-n, N = 3"]
+    assert (best.first, best.second) == (1.0, 0.75)  # the failure costs its question the right answer
+    (table,) = tables.comparison(found)
+    assert "on the 4 questions all of whose traces both have come to" in table.note
+    again = compare(run_folder(tmp_path / "third", cases, knows[:12]), whole).packs[0]
+    assert [row.difference.value for row in again.rows] == [0.0] * len(again.rows)
+    assert {row.name for row in again.rows} >= {"best-of-n, N = 3", "hard, N = 3", "soft, N = 3"}
+
+
+def test_runs_that_share_no_whole_question_have_no_selection_to_compare(tmp_path: Path) -> None:
+    one, other = (run_folder(tmp_path / name, CASES, p) for name, p in (("one", GOOD), ("other", GOOD[:2])))
+    (pack_found,) = compare(one, other).packs
+    assert pack_found.come_to == 0
+    assert not [row for row in pack_found.rows if "N =" in row.name]
 
 
 def test_runs_that_share_nothing_are_refused(tmp_path: Path) -> None:

@@ -4,8 +4,12 @@ from pack_fakes import judgment, pack, passage, search
 
 from eval.columns import Columns, join
 from eval.evaluation.conduct import agreement, conduct, cost, failures
+from eval.evaluation.estimates import figure
+from eval.metrics import bootstrap, fleiss_kappa
+from eval.report.schema import Figure
 
 CASES = pack([["A", "B", "A", "C"]])
+QUESTIONS = {one.case.id: one.question_id for one in CASES}
 JUDGED = [
     judgment(CASES[0], 0.9, [search("warfarin", passage("a"), passage("b", 2)), search(" Warfarin ", omitted=3)]),
     judgment(CASES[1], 0.2, [search("heparin", passage("a"), passage(" ", 2), passage("c", 4))]),
@@ -14,35 +18,37 @@ JUDGED = [
 
 
 def test_endings_and_searches() -> None:
-    found = conduct("judge", JUDGED, len(CASES), [("c", "a")])
+    found = conduct("judge", JUDGED, QUESTIONS, [("c", "a")])
     assert found.judgments == 3
     assert found.missing == 1
     assert found.statuses == {"scored": 2, "timeout": 1}
     assert found.stop_reasons == {"answered": 2, "deadline": 1}
-    assert found.forced == 1.0
-    assert found.label_mass == 0.5
-    assert found.turns == 2.0
+    assert found.forced.value == 1.0
+    assert found.label_mass.value == 0.5
+    assert found.turns.value == 2.0
     assert found.searches == 3
-    assert found.searches_per_trace == 1.0
-    assert found.never_searched == pytest.approx(1 / 3)
-    assert found.empty == pytest.approx(1 / 3)
-    assert found.repeated == pytest.approx(1 / 3)  # " Warfarin " is what was asked before
+    assert found.searches_per_trace.value == 1.0
+    assert found.never_searched.value == pytest.approx(1 / 3)
+    assert found.empty.value == pytest.approx(1 / 3)
+    assert found.repeated.value == pytest.approx(1 / 3)  # " Warfarin " is what was asked before
     assert found.passages == 5
-    assert found.passages_per_search == pytest.approx(5 / 3)
+    assert found.passages_per_search.value == pytest.approx(5 / 3)
     assert found.omitted == 3
-    assert found.well_formed == pytest.approx(3 / 5)  # one has no id, one another's rank
-    assert found.resolved == pytest.approx(3 / 5)  # "a" was shown twice
+    assert found.well_formed.value == pytest.approx(3 / 5)  # one has no id, one another's rank
+    assert found.resolved is not None
+    assert found.resolved.value == pytest.approx(3 / 5)  # "a" was shown twice
 
 
 def test_what_nobody_looked_up_is_not_called_resolved() -> None:
-    assert conduct("judge", JUDGED, 4).resolved is None
+    assert conduct("judge", JUDGED, QUESTIONS).resolved is None
 
 
 def test_no_judgments_at_all() -> None:
-    found = conduct("judge", [], 4, [])
+    found = conduct("judge", [], QUESTIONS, [])
     assert found.missing == 4
     assert found.searches == 0
-    assert found.forced is found.turns is found.empty is found.resolved is found.well_formed is None
+    undefined = (found.forced, found.label_mass, found.turns, found.empty, found.resolved, found.well_formed)
+    assert undefined == (Figure(value=None),) * 6
     assert cost("judge", [], 3.0) is None
 
 
@@ -73,11 +79,11 @@ def test_agreement_over_seeds() -> None:
     assert found is not None
     assert found.seeds == [0, 1, 2]
     assert found.traces == 3  # the fourth was not judged with every seed
-    assert found.verdicts == pytest.approx((1 + 1 + 1 / 3) / 3)
-    assert found.unanimous == pytest.approx(2 / 3)
+    assert found.verdicts.value == pytest.approx((1 + 1 + 1 / 3) / 3)
+    assert found.unanimous.value == pytest.approx(2 / 3)
     chance = (4 / 9) ** 2 + (5 / 9) ** 2
-    assert found.kappa == pytest.approx((7 / 9 - chance) / (1 - chance))
-    assert found.spread == pytest.approx(
+    assert found.kappa.value == pytest.approx((7 / 9 - chance) / (1 - chance))
+    assert found.spread.value == pytest.approx(
         np.mean([np.std([0.9, 0.7, 0.8]), np.std([0.1, 0.1, 0.4]), np.std([0.9, 0.1, 0.1])])
     )
 
@@ -87,11 +93,48 @@ def test_agreement_needs_two_seeds_and_a_trace() -> None:
     found = agreement(by_seed([None] * 4, [0.9] * 4))
     assert found is not None
     assert found.traces == 0
-    assert found.kappa is None
+    assert found.kappa.value is None
 
 
 def test_one_verdict_for_everything_has_no_kappa() -> None:
     found = agreement(by_seed([0.9] * 4, [0.8] * 4))
     assert found is not None
-    assert found.verdicts == 1.0
-    assert found.kappa is None
+    assert found.verdicts.value == 1.0
+    assert found.kappa.value is None
+
+
+MANY = pack([["A", "B", "A"]] * 30)
+OF_MANY = {one.case.id: one.question_id for one in MANY}
+
+
+def test_figures_of_searches_have_intervals_that_draw_whole_questions() -> None:
+    """What is the same for all traces of a question is known from 30 questions, not from 90 traces."""
+    silent = [judgment(one, 0.9, [] if int(one.question_id[1:]) < 12 else [search("a", passage())]) for one in MANY]
+    found = conduct("judge", silent, OF_MANY, [])
+    never = found.never_searched
+    assert never.value == pytest.approx(12 / 30)
+    assert never.low is not None
+    assert never.high is not None
+    spread = (never.high - never.low) / 2
+    assert spread == pytest.approx(2.045 * np.sqrt(0.4 * 0.6 / 29), rel=0.15)  # a share of 30 draws
+    assert found.searches_per_trace.high == pytest.approx(1 - never.low)
+    assert found.resolved == found.well_formed == Figure(value=1.0, low=1.0, high=1.0)
+
+
+def test_agreement_has_intervals_that_draw_whole_questions() -> None:
+    first = [judgment(one, 0.9 if row % 2 else 0.1) for row, one in enumerate(MANY)]
+    again = [
+        judgment(one, said.p_correct if int(one.question_id[1:]) % 3 else 1 - (said.p_correct or 0))
+        for one, said in zip(MANY, first, strict=True)
+    ]
+    by = {0: join(MANY, first), 1: join(MANY, again)}
+    found = agreement(by)
+    assert found is not None
+    verdicts = np.stack([columns.verdicts for columns in by.values()], axis=1)
+    assert found.kappa == figure(bootstrap(lambda weights: fleiss_kappa(verdicts, weights), by[0].questions))
+    assert found.verdicts.value == pytest.approx(2 / 3)
+    for one in (found.verdicts, found.unanimous, found.kappa, found.spread):
+        assert one.value is not None
+        assert one.low is not None
+        assert one.high is not None
+        assert one.low < one.value < one.high

@@ -7,7 +7,7 @@ import pytest
 from pack_fakes import judgment, pack
 
 from eval.evaluation.evaluate import ALL, Judged, evaluate
-from eval.report.schema import PackReport
+from eval.report.schema import Compared, PackReport
 from verifier.calibration import question_digest
 from verifier.types import Judgment
 
@@ -35,6 +35,12 @@ def selection(report: PackReport, strategy: str, scorer: str = "", generator: st
 def verification(report: PackReport, scorer: str, generator: str = ALL) -> dict[str, float | None]:
     (row,) = [v for v in report.verification if (v.scorer, v.generator) == (scorer, generator)]
     return {name: found.value for name, found in row.figures.items()}
+
+
+def choices_beside(report: PackReport, other: str) -> dict[str, Compared]:
+    """Paired differences of what the judge and another choose."""
+    (pair,) = [pair for pair in report.paired if pair.second == other]
+    return {row.name: row for row in pair.rows if "N =" in row.name}
 
 
 def test_votes_without_a_judge() -> None:
@@ -113,7 +119,7 @@ def test_seeds_are_put_together_and_the_judge_without_search_stands_apart() -> N
     assert verification(report, "judge", "model")["accuracy"] == 1.0
     assert verification(report, "judge without search", "model")["accuracy"] == pytest.approx(7 / 11)
     assert report.agreement is not None
-    assert report.agreement.verdicts == pytest.approx(12 / 16)
+    assert report.agreement.verdicts.value == pytest.approx(12 / 16)
     assert [of.scorer for of in report.conduct] == ["judge", "judge, seed 1", "judge without search"]
     assert selection(report, "hard", "vote of 2 seeds", "model")[4] is not None
 
@@ -150,6 +156,54 @@ def test_what_was_not_judged_is_left_out_and_counted() -> None:
     assert (row.traces, row.right) == (8, 5)
     assert report.conduct[0].missing == 4
     assert [one.trace for one in report.failures] == [f"q2#{i}" for i in range(4)]
+
+
+def test_of_an_unfinished_run_all_stands_on_what_the_judge_has_come_to() -> None:
+    """Two questions and a trace of the third: as if these two were the pack, but for what needs no whole question."""
+    judged, half = [Judged("judge", 0, ORACLE[:9])], evaluate("pack", PLAIN[:8], [Judged("judge", 0, ORACLE[:8])])
+    report = evaluate("pack", PLAIN, judged)
+    assert (report.composition.questions, report.composition.come_to) == (4, 2)
+    assert report.votes == half.votes
+    assert report.budgets == half.budgets
+    blind = ("length", "answer frequency")  # look at the whole pack
+    assert [row for row in report.selection if row.scorer not in blind] == [
+        row for row in half.selection if row.scorer not in blind
+    ]
+    assert selection(report, "best-of-n", "judge", "model")[4] == 1.0
+    assert selection(report, "majority", generator="model")[4] == 0.75
+    assert {row.traces for row in report.verification} == {9}
+    assert len(report.curves) > 1
+    assert {sum(one.histogram_right) + sum(one.histogram_wrong) for one in report.curves} == {9}
+
+
+def test_a_variant_that_is_behind_the_judge_chooses_nothing_yet() -> None:
+    silent = Judged("judge without search", None, ORACLE[:9])
+    report = evaluate("pack", PLAIN, [Judged("judge", 0, ORACLE), Judged("judge, seed 1", 1, FOOLED[:5]), silent])
+    assert report.composition.come_to == 4
+    assert {row.scorer for row in report.selection if row.strategy == "soft"} == {"judge"}
+    traces = {row.scorer: row.traces for row in report.verification}
+    assert (traces["judge"], traces["judge without search"]) == (11, 9)
+    assert traces["vote of 2 seeds"] == 5  # of fewer it would be another vote
+    best = choices_beside(report, "judge without search")["best-of-n, N = 4"]
+    assert (best.first, best.second) == (1.0, 1.0)  # on the two questions that both have come to
+
+
+def test_the_choices_of_the_judge_stand_beside_those_without_search() -> None:
+    """On the same questions, so that what makes them hard cancels out; of baselines only the order is compared."""
+    report = evaluate("pack", PLAIN, [Judged("judge", 0, ORACLE), Judged("judge without search", None, FOOLED)])
+    rows = choices_beside(report, "judge without search")
+    assert set(rows) == {"best-of-n, N = 4", "hard, N = 4", "soft, N = 4"}
+    assert [(row.first, row.second, row.difference.value) for row in rows.values()] == [(0.5, 0.25, 0.25)] * 3
+    assert all(row.p_value is not None and row.difference.low is not None for row in rows.values())
+    assert choices_beside(report, "length") == {}
+
+
+def test_a_run_that_has_come_to_nothing_chooses_nothing() -> None:
+    report = evaluate("pack", PLAIN, [Judged("judge", 0, [])])
+    assert report.composition.come_to == 0
+    assert report.selection == []
+    assert report.budgets == []
+    assert report.votes[0].majority.value is None
 
 
 def test_a_judge_that_never_judged_is_no_number() -> None:

@@ -1,6 +1,6 @@
 from pack_fakes import judgment, labelled, passage, search
 
-from eval.evidence import resolved_share, unresolved
+from eval.evidence import resolved, unresolved
 from retrieval.passage import Passage
 
 CASE = labelled(0, 0)
@@ -13,7 +13,7 @@ def test_a_passage_resolves_if_the_index_holds_it_word_for_word() -> None:
     judged = [judgment(CASE, 0.9, [search("a", same, other), search("b", gone, same, elsewhere)])]
     missing = unresolved(judged, index)
     assert missing == [("another corpus", "same"), ("c", "gone"), ("c", "other")]
-    assert resolved_share(judged, missing) == 2 / 5
+    assert resolved(judged[0], missing) == 2
 
 
 def test_one_id_shown_with_two_texts_is_not_resolved() -> None:
@@ -21,6 +21,6 @@ def test_one_id_shown_with_two_texts_is_not_resolved() -> None:
     assert unresolved(judged, [Passage(id="p", title="Title", text="Text.", corpus="c")]) == [("c", "p")]
 
 
-def test_nothing_shown_is_no_share() -> None:
+def test_nothing_shown_is_nothing_missing() -> None:
     assert unresolved([judgment(CASE, None)], []) == []
-    assert resolved_share([judgment(CASE, None)], []) is None
+    assert resolved(judgment(CASE, None), []) == 0

@@ -3,34 +3,21 @@
 import html
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from pack_fakes import judgment, labelled, pack, passage, search
+from pack_fakes import judgment, labelled, pack
+from report_fakes import EVIL, report_of
 
 from eval.evaluation.evaluate import Judged, evaluate
 from eval.report import figures, markdown, page, palette, tables
-from eval.report.schema import Figure, JudgeFacts, Report
-from eval.report.table import ABSENT, figure
+from eval.report.schema import Figure, Report
+from eval.report.table import ABSENT, figure, share
 from eval.report.write import file_name, write_report
-from verifier.packs import LabelledCase
 
-EVIL = '<script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>\u202e\x1b[31m&amp;'
 FIGURES = {"scaling", "reliability", "roc", "risk-coverage", "histogram", "budget"}
-
-
-def report_of(cases: list[LabelledCase], name: str = "pack") -> Report:
-    """A judge of middling quality, with a search, a failure and a second seed."""
-    judged, again = [], []
-    for number, one in enumerate(cases):
-        p = None if number == 5 else ((number * 7) % 11 + 3 * (one.label or 0)) / 14
-        searches = [search(f"query {EVIL}", passage(f"p{number}", title=EVIL, text=EVIL, source=EVIL), omitted=1)]
-        judged.append(judgment(one, p, searches, critique=EVIL, detail=EVIL if p is None else ""))
-        again.append(judgment(one, None if p is None else 1 - p))
-    packs = [evaluate(name, cases, [Judged("judge", 0, judged, 1.5, []), Judged("judge, seed 1", 1, again)])]
-    judge = JudgeFacts(model=f"judge {EVIL}", mode="free", judge_id="j" * 64, index="starter", seeds=[0, 1])
-    return Report(judge=judge, packs=packs)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +81,7 @@ def test_foreign_text_is_shown_and_nothing_else(written: Path) -> None:
     assert "<script" not in text
     assert "<img" not in text
     assert "\x1b" not in text
+    assert "\u202e" not in text  # would write what is ours behind it from the right to the left
     assert html.escape("<script>alert(1)</script>") in text
     assert "&amp;amp;" in text  # what was escaped already is shown as it was
 
@@ -131,9 +119,16 @@ def test_the_page_says_what_the_json_holds(report: Report, reader: Reader) -> No
         shown += [one for row in of.verification for one in row.figures.values()]
         shown += [one for row in of.selection for one in row.accuracy.values()]
         shown += [row.difference for pair in of.paired for row in pair.rows]
+        assert of.agreement is not None
+        shown += [of.agreement.kappa, of.agreement.spread, *(one.label_mass for one in of.conduct)]
         shown += [point.accuracy for budget in of.budgets for point in budget.points]
     assert len(shown) > 100
     assert {str(figure(one)) for one in shown} <= cells
+    shares = [
+        of.agreement.verdicts,
+        *(one for of in read.packs for by in of.conduct for one in (by.empty, by.well_formed)),
+    ]
+    assert {str(share(one)) for one in shares} <= cells
     expected = [
         " ".join(page.plain(text).split())
         for table in [tables.overview(read), *tables.of_pack(read.packs[0])]
@@ -191,6 +186,36 @@ def test_a_report_with_nothing_defined_can_be_drawn(tmp_path: Path) -> None:
     assert set(figures.figures(found)) <= FIGURES
     write_report(tmp_path, Report(judge=None, packs=[found]))
     assert ABSENT in (tmp_path / "report.md").read_text("utf-8")
+
+
+def test_an_unfinished_run_says_so_before_its_figures(tmp_path: Path, report: Report) -> None:
+    cases = pack([["A", "B"]] * 3)
+    judged = [judgment(one, 0.9 if one.label == 1 else 0.1) for one in cases]
+    found = Report(judge=None, packs=[evaluate("pack", cases, [Judged("judge", 0, judged[:5])])])
+    said = "This run is unfinished: 5 of 6 traces judged or tried."
+    write_report(tmp_path, found)
+    for name in ("report.html", "report.md"):
+        text = (tmp_path / name).read_text("utf-8")
+        assert 0 < text.index(said) < text.index("Selection: strategies by generators")
+    noted = [one.title for one in tables.of_pack(found.packs[0]) if "on 2 of 3 questions" in one.note]
+    assert noted[:2] == ["Votes without a judge", "Selection by number of traces"]
+    assert any("Budget" in title for title in noted)
+    assert "Unfinished: on 2 of 3 questions" in tables.overview(found).note
+    for whole in (report, Report(judge=None, packs=[evaluate("pack", cases)])):
+        assert tables.unfinished(whole) == ""
+        assert not [one for one in tables.of_pack(whole.packs[0]) if "nfinished" in one.note]
+
+
+def test_any_right_by_answers_is_told_from_that_by_labels() -> None:
+    """One value stands above the tables and another among the votes: the note says why."""
+    cases = pack([["B", "B"], ["A", "B"]])
+    odd = [replace(cases[0], label=1), *cases[1:]]
+    for one, differ in ((odd, True), (cases, False)):
+        found = Report(judge=None, packs=[evaluate("pack", one)])
+        (row,) = [row for row in found.packs[0].selection if row.strategy == "any right"]
+        assert (row.accuracy[2].value != found.packs[0].votes[0].any_right.value) == differ
+        shown = [tables.overview(found), *tables.selection(found.packs[0])]
+        assert all(("Any right goes by answers here" in table.note) == differ for table in shown)
 
 
 def test_who_reads_a_report_while_it_is_made_again_reads_the_whole_of_the_old_one(

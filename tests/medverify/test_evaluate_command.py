@@ -159,6 +159,17 @@ def test_scores_are_made_again_from_what_is_kept(cli: Cli, run_folder: Path) -> 
     assert {file: file.read_bytes() for file in run_folder.rglob("*") if file.is_file()} == before
 
 
+def test_the_report_of_a_run_that_was_broken_off_says_so(cli: Cli, run_folder: Path) -> None:
+    path = run_folder / "judgments" / "mine.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:4]))
+    result = cli("eval", "--rescore", "-o", run_folder)
+    assert result.exit_code == 1
+    assert " ".join(result.stdout.split()).startswith("This run is unfinished: 4 of 9 traces judged or tried.")
+    (found,) = Report.model_validate_json((run_folder / "report.json").read_bytes()).packs
+    best = next(row for row in found.selection if (row.strategy, row.scorer) == ("best-of-n", "judge"))
+    assert best.accuracy[2].value == pytest.approx(1.0)  # on the first question alone
+
+
 def test_scores_are_made_again_where_torch_is_not_installed(run_folder: Path, environment: dict[str, str]) -> None:
     """Nor anything else that runs a model or searches an index."""
     absent = ("torch", "transformers", "faiss", "numba", "bm25s", "gguf", "tokenizers")

@@ -38,12 +38,13 @@ def test_all_that_a_report_needs_is_kept(settings: Settings, pack: Path, tmp_pat
     (found,) = rescore(folder, run, cases_of(run)).packs
     searching, second, silent = found.conduct
     assert searching.statuses == {"scored": 6}
-    assert (searching.searches_per_trace, silent.searches_per_trace) == (1.0, 0.0)
-    assert searching.resolved == 0.5  # the forged book is not in the index
+    assert (searching.searches_per_trace.value, silent.searches_per_trace.value) == (1.0, 0.0)
+    assert searching.resolved is not None
+    assert searching.resolved.value == 0.5  # the forged book is not in the index
     assert second.scorer == "judge, seed 1"
     assert [of.seconds is not None for of in found.cost] == [True] * 3
     assert found.agreement is not None
-    assert found.agreement.verdicts == 1.0
+    assert found.agreement.verdicts.value == 1.0
 
 
 def test_a_run_goes_on_and_keeps_its_bytes(settings: Settings, pack: Path, tmp_path: Path) -> None:
@@ -98,7 +99,8 @@ def test_a_pack_that_is_added_joins_those_that_were_judged(settings: Settings, p
     first, second = rescore(folder, run, cases_of(run)).packs
     assert [first] == alone  # with both seeds, and the forged book still not in the index
     assert (second.name, [one.scorer for one in second.conduct]) == ("more", ["judge"])
-    assert second.conduct[0].resolved == 0.5
+    assert second.conduct[0].resolved is not None
+    assert second.conduct[0].resolved.value == 0.5
     assert (second.agreement, second.failures) == (None, [])
     judge_packs(judge_of(settings.judge), settings, wanted(pack, more, without_search=True), folder)
     run = folder.read_run()

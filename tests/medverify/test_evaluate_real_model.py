@@ -42,6 +42,7 @@ def test_a_pack_is_judged_and_reported_on(cli: Callable[..., Any], tmp_path: Pat
     searching, silent = found.conduct
     assert searching.statuses == silent.statuses == {"scored": 2}
     assert (searching.searches, silent.searches) == (2, 0)
-    assert (searching.resolved, searching.well_formed) == (1.0, 1.0)
+    assert searching.resolved is not None
+    assert (searching.resolved.value, searching.well_formed.value) == (1.0, 1.0)
     assert all(of.seconds is not None and of.seconds > 0 for of in found.cost)
     assert len(found.examples) == 2

@@ -1,13 +1,13 @@
-"""A real Chromium without a screen, and a service with a scripted judge for it."""
+"""A service with a scripted judge, and its page in a real Chromium."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chromium import opened
 from live_server import listening
 from serve_fakes import INFO, believes, writes
 
@@ -19,12 +19,6 @@ from verifier.engines.scripted import Script, ScriptedEngine
 from verifier.judge import Judge
 from verifier.prompt import load_prompt
 
-CHROMIUM = shutil.which("chromium")
-#: It is root in a container without a GPU, and has nothing to look for outside.
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 BOOK = (
     Passage(id="b1", title="Warfarin", text="It inhibits VKOR.", source="A book", corpus="shelf"),
     Passage(id="b2", title="Heparin", text="It activates antithrombin.", source="https://example.org/heparin"),
@@ -72,22 +66,7 @@ async def service(
 
 @asynccontextmanager
 async def page_at(url: str, **context: Any) -> AsyncIterator[Any]:
-    """The page, opened; nothing that goes wrong in it goes unnoticed, and every address it asks for is written down."""
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        page = await (await chromium.new_context(**context)).new_page()
-        faults: list[str] = []
-        asked: list[str] = []
-        page.set_default_timeout(15_000)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("dialog", lambda dialog: faults.append(dialog.message))
-        await page.goto(url)
+    """The page of a service, ready to be used."""
+    async with opened(url, f"{url}/", **context) as page:
         await page.get_by_role("button", name="outdated claim").wait_for()
         yield page
-        await chromium.close()
-        assert not faults
-        assert all(address.startswith(f"{url}/") for address in asked), asked

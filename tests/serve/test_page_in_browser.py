@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import CHROMIUM, Shelf, page_at, service
+from browser import Shelf, page_at, service
+from chromium import CHROMIUM, PHONE, sideways
 from serve_fakes import CASE
 
 from retrieval.passage import Passage
@@ -12,8 +13,6 @@ from serve.keys import FILE, KeyStore, Scope
 
 pytest.importorskip("playwright", reason="make test-page installs it")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
-
-PHONE = {"width": 360, "height": 740}
 
 
 async def fill(page: Any, question: str, trace: str, options: str = "") -> None:
@@ -31,11 +30,6 @@ async def outcome(page: Any) -> str:
     """The headline, once it is final."""
     await page.locator("#episode:not(.under-way)").wait_for()
     return str(await page.locator("#outcome").inner_text())
-
-
-async def sideways(page: Any) -> int:
-    """By how many pixels the page is wider than the window."""
-    return int(await page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
 
 
 async def test_a_case_is_judged_from_the_form_to_the_verdict(tmp_path: Path) -> None:

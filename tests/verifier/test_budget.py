@@ -133,12 +133,22 @@ class Generator:
 
 async def test_drawing_stops_when_the_lead_is_safe() -> None:
     generator = Generator(("A", RIGHT), ("B", WRONG), ("A", RIGHT), ("A", RIGHT), ("A", RIGHT))
-    spent = await generator.spend(Rule(decided), 5, Strategy.MAJORITY)
-    assert (generator.drawn, generator.judged) == (4, 4)  # 3 : 1 with one left
+    spent = await generator.spend(Rule(decided), 5, Strategy.HARD)
+    assert (generator.drawn, generator.judged) == (4, 4)  # 2 : 0 with two left is no safe lead, 3 : 0 with one left is
     assert spent.safe
     assert spent.samples == [Sampled("A"), Sampled("B"), Sampled("A"), Sampled("A")]
     assert spent.judgments == [RIGHT, WRONG, RIGHT, RIGHT]
     assert spent.selection.chances == {"A": 1, "B": 0}
+
+
+async def test_the_majority_asks_no_judge() -> None:
+    generator = Generator(("A", RIGHT), ("B", WRONG), (None, RIGHT), ("A", FAILED), ("A", RIGHT), ("A", RIGHT))
+    spent = await generator.spend(Rule(decided), 6, Strategy.MAJORITY)
+    assert (generator.drawn, generator.judged) == (5, 0)  # 3 : 1 with one left
+    assert spent.safe
+    assert spent.judgments == [None] * 5
+    assert spent.selection.chances == {"A": 1, "B": 0}
+    assert not spent.selection.fell_back
 
 
 async def test_a_judge_that_tells_right_from_wrong_saves_more() -> None:
