@@ -27,6 +27,7 @@ from typing import Any
 import yaml
 
 from configs.durable import write_whole
+from curriculum.closed_world.world import QUESTION_KINDS, Recipe
 from medverify.cli.train import training_file
 
 _WORLD = Path("closed-world")
@@ -87,7 +88,8 @@ def main() -> None:
 def make_world(folder: Path, seed: int, drugs: int) -> None:
     """Both worlds and an index of each; what is there whole is kept."""
     if not (folder / _WORLD / "manifest.json").exists():
-        run(folder, "world", str(_WORLD), "--seed", str(seed), "--drugs", str(drugs))
+        questions = min(Recipe().questions, QUESTION_KINDS * drugs)
+        run(folder, "world", str(_WORLD), "--seed", str(seed), "--drugs", str(drugs), "--questions", str(questions))
     for side in ("train", "test"):
         index = f"{side}-index"
         if not (folder / index / ".done").exists():

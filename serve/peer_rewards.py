@@ -14,7 +14,7 @@ from serve.judging import JudgingService
 from serve.reward_schemas import DEFAULT_WEIGHTS, Accuracy, Components, Reward, Share, TraceItem, Weights
 from serve.rewarding import Sought, reward_all
 from serve.schemas import SeedInAddress
-from verifier.types import Status
+from verifier.types import OUTAGES, Status
 
 _LONGEST_LABEL = 10_000  # characters; a data set's record in its place is no answer
 
@@ -98,7 +98,8 @@ def numbers(rewards: Sequence[Reward], retry_after_s: int) -> list[float]:
 
     Raises:
         ServiceError: 503 with Retry-After if any was not judged: no number stands for it. What was judged is remembered, so
-            that another try costs the rest. 422 if a label is missing or is none of the options, which no other try mends.
+            that another try costs the rest. 422 if a label is missing or is none of the options, or a sample was not judged for
+            what it is itself, such as its length, which no other try mends.
     """
     if unlabelled := [reward for reward in rewards if reward.status == "no_label"]:
         raise unfit(
@@ -108,12 +109,15 @@ def numbers(rewards: Sequence[Reward], retry_after_s: int) -> list[float]:
     if lost:
         statuses = Counter(str(reward.status) for reward in lost)
         listed = ", ".join(f"{status} {count}" for status, count in sorted(statuses.items()))
+        hopeless = [reward for reward in lost if reward.status not in OUTAGES]
+        first = (hopeless or lost)[0]
         raise ServiceError(
-            503,
+            422 if hopeless else 503,
             "not-judged",
             "Not judged",
-            f"{len(lost)} of {len(rewards)} samples were not judged: {listed}; the first: {lost[0].detail}",
-            {"Retry-After": str(retry_after_s)},
+            f"{len(lost)} of {len(rewards)} samples were not judged: {listed}; the first is {first.id}: {first.detail}"
+            + ("; another try would end the same" if hopeless else ""),
+            None if hopeless else {"Retry-After": str(retry_after_s)},
             not_judged=dict(statuses),
         )
     return [reward.reward for reward in rewards if reward.reward is not None]

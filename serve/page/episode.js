@@ -94,7 +94,8 @@ const happened = {
   searched({ search, seconds }) {
     headline("Reading …", "working");
     put(step("Search", seconds, searchView(search.query, search.passages, search.omitted)));
-    say(`Searched for ${search.query}: ${search.passages.length} passages, the first is ${search.passages[0]?.title}`);
+    const [first] = search.passages;
+    say(`Searched for ${search.query}: ${first ? `${search.passages.length} passages, the first is ${first.title}` : "nothing found"}`);
   },
   decided({ verdict, p_correct: p, seconds }) {
     const words = verdict === 1 ? "Free of errors" : "Has errors";

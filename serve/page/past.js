@@ -6,6 +6,7 @@ import { ask } from "./service.js";
 
 const SOME = 20;
 let next = null; // where older ones begin
+let asked = 0; // what was asked for last: the answer to something before it comes too late
 
 /** Show the newest that fit the filters. */
 export const show = () => load(null);
@@ -14,19 +15,21 @@ export const show = () => load(null);
 export const more = () => load(next);
 
 async function load(before) {
+  const turn = ++asked;
   const wanted = new URLSearchParams({ limit: SOME });
   for (const name of ["status", "verdict"]) if (byId(name).value) wanted.set(name, byId(name).value);
   if (before) wanted.set("before", before);
   say("Loading …");
   try {
     const page = await ask(`/judgments?${wanted}`);
+    if (turn !== asked) return;
     next = page.next;
     if (!before) byId("past-list").replaceChildren();
     byId("past-list").append(...page.judgments.map(row));
     byId("older").hidden = !next;
     say(count());
   } catch (error) {
-    say(words(error));
+    if (turn === asked) say(words(error));
   }
 }
 

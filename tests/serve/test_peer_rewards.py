@@ -131,6 +131,20 @@ def test_one_sample_that_was_not_judged_is_503_for_all(client: TestClient) -> No
     )
 
 
+def test_a_sample_that_no_other_try_mends_is_named_and_asks_nobody_to_come_back(client: TestClient) -> None:
+    for body in (
+        openrlhf((CHAT, TRACE, "A"), ("silence\n", TRACE, "A")),
+        openrlhf(("trouble\n", TRACE, "A"), ("silence\n", "x", "A")),
+    ):
+        response = client.post("/get_reward", json=body)
+        assert response.status_code == 422
+        assert "Retry-After" not in response.headers
+        problem = response.json()
+        assert problem["type"] == "urn:medverify:problem:not-judged"
+        assert "the first is 1: " in problem["detail"]
+        assert not {"rewards", "scores", "reward"} & set(problem)
+
+
 def test_an_empty_response_is_the_policys_own_doing(client: TestClient) -> None:
     """It costs no judgment, and must not stop a run whose protocol has no word for it."""
     engine = rewarding_engine()
