@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+from collections.abc import Generator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ from serve_fakes import CASE, INFO, OneBook, app_of, judge_of, open_engine, unti
 
 from configs.settings import ServeSettings, Settings
 from medverify.cluster import JudgeArguments
-from retrieval.passage import OverloadedError, PartialAnswerError
+from retrieval.passage import OverloadedError, PartialAnswerError, RetrievalError, UnavailableError
 from serve.app import create_app
-from serve.ray_judge import Accepted, JudgeReplica, OtherJudgeError, RayJudge, UnhealthyError
+from serve.ray_judge import Accepted, JudgeReplica, OtherJudgeError, RayJudge, RayRetriever, UnhealthyError
 from verifier.engines.base import EngineError
 from verifier.events import Decided, Event, Opened, Searched, Thought
 from verifier.judge import Judge
@@ -263,6 +264,80 @@ async def test_what_ray_serve_refuses_is_a_named_failure() -> None:
     judgment = await ray_judge(Refuses(), leaving=False).verify(case("a"))
     assert (judgment.status, judgment.p_correct) == (Status.ENGINE_FAILED, None)
     assert judgment.detail.startswith("the replica that judged this case is gone; tried")
+
+
+class Loses(NobodyThere):
+    """A replica that takes a call and is lost, or whose answer is, in one of the ways that Ray knows."""
+
+    def __init__(self, error: Exception | None, *, told: int = 0) -> None:
+        super().__init__()
+        self.error, self.told = error, told
+        self.search = self
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self.__anext__().__await__()
+
+    async def __anext__(self) -> Any:
+        if self.told:
+            self.told -= 1
+            return Accepted()
+        raise self.error or StopAsyncIteration
+
+
+def losses() -> dict[str, Exception]:
+    from ray import exceptions
+
+    return {
+        "the replica's process ended": exceptions.ActorDiedError(),
+        "it was ended": exceptions.RayTaskError(
+            "judge", "Traceback", exceptions.TaskCancelledError()
+        ).make_dual_exception_instance(),
+        "its answer was lost": exceptions.ObjectLostError("0" * 56, None, "call site"),
+        "its machine's memory was full": exceptions.OutOfMemoryError("memory"),
+        "its machine ended": exceptions.NodeDiedError("node"),
+        "a worker crashed": exceptions.WorkerCrashedError(),
+        "it was late": exceptions.GetTimeoutError("late"),
+    }
+
+
+@needs_ray
+@of_ray_serve
+@pytest.mark.parametrize("told", [0, 1])
+async def test_however_a_replica_is_lost_its_case_is_a_named_failure(told: int) -> None:
+    for how, error in losses().items():
+        judgment = await ray_judge(Loses(error, told=told), leaving=False).verify(case("a"))
+        assert (judgment.status, judgment.p_correct) == (Status.ENGINE_FAILED, None), how
+        assert judgment.detail == "the replica that judged this case is gone; tried 2 times", how
+
+
+@needs_ray
+@of_ray_serve
+async def test_however_a_replica_is_lost_its_search_may_be_tried_again() -> None:
+    for error in losses().values():
+        with pytest.raises(UnavailableError, match="the replica that searched is gone"):
+            await RayRetriever(Loses(error), "d" * 64).search("warfarin", 3)
+
+
+@needs_ray
+@of_ray_serve
+@pytest.mark.parametrize("told", [0, 1])
+async def test_an_answer_that_ends_without_a_judgment_is_a_named_failure(told: int) -> None:
+    judgment = await ray_judge(Loses(None, told=told), leaving=False).verify(case("a"))
+    assert (judgment.status, judgment.p_correct) == (Status.ENGINE_FAILED, None)
+    assert judgment.detail == "the replica ended its answer without a judgment"
+
+
+@needs_ray
+@of_ray_serve
+async def test_a_fault_of_the_replica_is_not_tried_again() -> None:
+    from ray.exceptions import RayTaskError
+
+    fault = RayTaskError("judge", "Traceback", ZeroDivisionError("no")).make_dual_exception_instance()
+    judgment = await ray_judge(Loses(fault), leaving=False).verify(case("a"))
+    assert (judgment.status, judgment.p_correct) == (Status.ENGINE_FAILED, None)
+    assert judgment.detail == "the replica failed: ZeroDivisionError"
+    with pytest.raises(RetrievalError, match="the replica failed: ZeroDivisionError"):
+        await RayRetriever(Loses(fault), "d" * 64).search("warfarin", 3)
 
 
 @needs_ray
