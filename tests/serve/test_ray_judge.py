@@ -5,20 +5,34 @@ import pickle
 from collections.abc import Generator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
 import yaml
+from fastapi import FastAPI
 from live_server import listening
 from ray_running import needs_ray
 from serve_fakes import CASE, INFO, OneBook, app_of, judge_of, open_engine, until, writes
 
-from configs.settings import ServeSettings, Settings
+from configs.settings import PathSettings, ServeSettings, Settings
 from medverify.cluster import JudgeArguments
 from retrieval.passage import OverloadedError, PartialAnswerError, RetrievalError, UnavailableError
 from serve.app import create_app
-from serve.ray_judge import Accepted, JudgeReplica, OtherJudgeError, RayJudge, RayRetriever, UnhealthyError
+from serve.keys import FILE as KEYS
+from serve.keys import KeyStore
+from serve.keys import Scope as KeyScope
+from serve.ray_judge import (
+    Accepted,
+    Identity,
+    JudgeReplica,
+    OtherJudgeError,
+    RayJudge,
+    RayRetriever,
+    UnhealthyError,
+)
+from serve.ray_service import Ingress, Watchman
 from verifier.engines.base import EngineError
 from verifier.events import Decided, Event, Opened, Searched, Thought
 from verifier.judge import Judge
@@ -214,6 +228,60 @@ def test_errors_of_a_search_cross_between_processes() -> None:
     assert (str(busy), busy.retry_after_s) == ("full", 2.5)
     partial = pickle.loads(pickle.dumps(PartialAnswerError("lost", [(1, 2)], [[]])))
     assert (str(partial), partial.missing, partial.hits) == ("lost", ((1, 2),), [[]])
+
+
+# ---- the ingress by itself --------------------------------------------------------------------------------------------
+
+
+class Speaks:
+    """The handle of a deployment with replicas, as far as an `Ingress` that begins uses it."""
+
+    def __init__(self) -> None:
+        self.about = self
+
+    def options(self, **_: Any) -> "Speaks":
+        return self
+
+    async def remote(self) -> Identity:
+        return Identity(INFO, {INFO.judge_id: None})
+
+
+async def ingress_app(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    """What answers HTTP, with one judge running."""
+    monkeypatch.setattr("ray.serve.get_replica_context", lambda: SimpleNamespace(app_name="judge"))
+    monkeypatch.setattr(Watchman, "_ask", lambda _: (1, False))
+    return await Ingress(Speaks(), settings=settings).__serve_build_asgi_app__()  # type: ignore[arg-type]
+
+
+def served(folder: Path, **settings: Any) -> Settings:
+    return Settings(serve=ServeSettings(**settings), paths=PathSettings(state=folder))
+
+
+@needs_ray
+@of_ray_serve
+async def test_an_ingress_without_a_key_starts_and_lets_nobody_in_until_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = await ingress_app(served(tmp_path, host="0.0.0.0"), monkeypatch)
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url) as client:
+        for path, body in (("/verify", CASE), ("/reward", {}), ("/select", {}), ("/retrieve", {"query": "warfarin"})):
+            assert (await client.post(path, json=body)).status_code == 401
+            forged = {"Authorization": "Bearer mv_forged"}
+            assert (await client.post(path, json=body, headers=forged)).status_code == 401
+        for path in ("/info", "/metrics", "/judgments"):
+            assert (await client.get(path)).status_code == 401
+        reply = await client.get("/ready")
+        assert (reply.status_code, reply.json()["type"]) == (503, "urn:medverify:problem:no-key")
+        assert (await client.get("/health")).status_code == 200
+        keys = KeyStore(tmp_path / KEYS)
+        token = keys.add("trainer", [KeyScope.JUDGE])
+        assert (await client.get("/ready")).status_code == 200
+        assert (await client.get("/info")).status_code == 401
+        assert (await client.get("/info", headers={"X-API-Key": token})).status_code == 200
+        keys.revoke("trainer")
+        assert (await client.get("/info", headers={"X-API-Key": token})).status_code == 401
+        assert (await client.get("/ready")).json()["type"] == "urn:medverify:problem:no-key"
+        keys.close()
 
 
 # ---- the ingress's judge, while no replica has its case ---------------------------------------------------------------
