@@ -2,7 +2,7 @@
 
 import asyncio
 import pickle
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +14,11 @@ import yaml
 from fastapi import FastAPI
 from live_server import listening
 from ray_running import needs_ray
+from search_fakes import WordRanker, search_app
 from serve_fakes import CASE, INFO, OneBook, app_of, judge_of, open_engine, until, writes
 
 from configs.settings import PathSettings, ServeSettings, Settings
+from medverify import cluster
 from medverify.cluster import JudgeArguments
 from retrieval.passage import OverloadedError, PartialAnswerError, RetrievalError, UnavailableError
 from serve.app import create_app
@@ -33,6 +35,7 @@ from serve.ray_judge import (
     UnhealthyError,
 )
 from serve.ray_service import Ingress, Watchman
+from serve.schemas import Info
 from verifier.engines.base import EngineError
 from verifier.events import Decided, Event, Opened, Searched, Thought
 from verifier.judge import Judge
@@ -108,6 +111,45 @@ def test_the_manifest_for_kuberay_names_what_exists(repository: Path) -> None:
 def test_the_least_is_not_more_than_the_most() -> None:
     with pytest.raises(ValueError, match="max_replicas is 1, below replicas, 2"):
         JudgeArguments(replicas=2, max_replicas=1)
+
+
+# ---- a judge that starts before its index ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judges that need no model, and look for their index often."""
+    monkeypatch.setattr("medverify.cluster._LOOK_S", 0.05)
+    monkeypatch.setattr("medverify.cluster.load_judge", lambda _: judge_of())
+    monkeypatch.setattr("medverify.cluster.info_of", lambda *_: INFO)
+
+
+def loader(url: str, **arguments: Any) -> Callable[[], tuple[Sequence[Judge], Info]]:
+    """What the judge's application loads in each replica."""
+    loaded = list[Callable[[], tuple[Sequence[Judge], Info]]]()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("serve.ray_service.application", lambda load, *_: loaded.append(load))
+        cluster.judge(JudgeArguments(set=(f"retrieval.index={url}",), **arguments))
+    return loaded[0]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_judge_waits_for_its_index(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(app_of()) as url:  # the address is the judges' own, until the index has its route
+        loading = asyncio.create_task(asyncio.to_thread(loader(url)))
+        await until(lambda: "does not tell its digest" in caplog.text)
+    await until(lambda: "ConnectError" in caplog.text)
+    assert not loading.done()
+    async with listening(search_app(WordRanker()), int(url.rpartition(":")[2])):
+        judges, info = await loading
+    assert (len(judges), info) == (2, INFO)
+    assert caplog.text.count("waiting for the index, ") < 10  # what is known is not said again and again
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_judge_does_not_wait_for_ever(unused_tcp_port: int) -> None:
+    with pytest.raises(UnavailableError, match=r"ConnectError.*waited 0\.2 s for it"):
+        loader(f"http://127.0.0.1:{unused_tcp_port}", index_wait_s=0.2)()
 
 
 # ---- the service, whatever is behind it ------------------------------------------------------------------------------
