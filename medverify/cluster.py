@@ -17,6 +17,7 @@ from medverify.assemble import load_encoder, load_judge
 from retrieval.passage import BackendError, UnavailableError
 from retrieval.told import NotToldError, told
 from serve import ray_retrieval, ray_service
+from serve.logs import write_log
 from serve.schemas import Info
 from verifier.coherence import coherence_judge
 from verifier.judge import Judge
@@ -83,6 +84,7 @@ def judge(args: JudgeArguments) -> "Application":
 
 
 def _load_judge(settings: Settings, index_wait_s: float) -> tuple[Sequence[Judge], Info]:
+    write_log(settings.serve.log)
     if settings.retrieval.index.startswith(("http://", "https://")):
         _wait_for_index(settings.retrieval.index, index_wait_s, settings.judge.limits.search_timeout_s)
     judge = load_judge(settings)

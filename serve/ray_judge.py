@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retrieval.passage import Hit, RetrievalError, Retriever, UnavailableError
+from serve import request_ids
 from serve.schemas import Info
 from verifier.calibration import Calibration
 from verifier.confidence import read_confidence
@@ -68,13 +69,21 @@ class JudgeReplica:
         return Identity(self._info, {name: judge.calibration for name, judge in self._judges.items()})
 
     async def judge(
-        self, judge_id: str, case: Case, seed: int, deadline_s: float
+        self, judge_id: str, case: Case, seed: int, deadline_s: float, request: str | None = None
     ) -> AsyncIterator[Accepted | Event | Judgment]:
         """Judge a case: tells that it has it, what happens as it happens, and last the judgment.
+
+        Args:
+            judge_id: which judge.
+            case: what is judged.
+            seed: of what is drawn.
+            deadline_s: for the case.
+            request: the id under which the ingress has it, for the log.
 
         Raises:
             OtherJudgeError: the judge that the caller means is not here.
         """
+        request_ids.resume(request)
         if judge_id not in self._judges:
             here = ", ".join(name[:12] for name in self._judges)
             raise OtherJudgeError(f"this replica holds judge {here}, asked was {judge_id[:12]}")
@@ -94,8 +103,9 @@ class JudgeReplica:
             judging.cancel()
             await asyncio.gather(judging, return_exceptions=True)
 
-    async def search(self, query: str, k: int) -> list[Hit]:
-        """Search the judges' index."""
+    async def search(self, query: str, k: int, request: str | None = None) -> list[Hit]:
+        """Search the judges' index; `request` as for `judge`."""
+        request_ids.resume(request)
         return await self._retriever.search(query, k)
 
     async def check_health(self) -> None:
@@ -218,7 +228,7 @@ class RayJudge:
         judgment: Judgment | None = None
         ended = False
         try:
-            answer = self._replicas.judge.remote(self.judge_id, case, seed, deadline_s)
+            answer = self._replicas.judge.remote(self.judge_id, case, seed, deadline_s, request_ids.request_id())
             await self._accepted(answer)
             async for item in answer:
                 if isinstance(item, Judgment):
@@ -231,6 +241,7 @@ class RayJudge:
                 raise _ReplicaLostError("the replica that judged this case is gone") from error
             if isinstance(cause, OtherJudgeError):
                 raise _ReplicaLostError(str(cause)) from error
+            logger.error("case %s: the replica failed", case.digest, exc_info=error)
             raise _NotJudgedError(f"the replica failed: {type(cause).__name__}") from error
         finally:
             if answer is not None and not ended:
@@ -271,7 +282,7 @@ class RayRetriever:
         from ray.serve.exceptions import RayServeException
 
         try:
-            return await self._replicas.search.remote(query, k)  # type: ignore[no-any-return]
+            return await self._replicas.search.remote(query, k, request_ids.request_id())  # type: ignore[no-any-return]
         except (RayError, RayServeException) as error:
             if (cause := _raised_there(error)) is None:
                 raise UnavailableError("the replica that searched is gone") from error

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from configs.settings import Settings
 from serve.app import create_app
 from serve.callers import OpenToAllError, check_start
+from serve.logs import write_log
 from serve.ray_judge import Identity, JudgeReplica, RayJudge, RayRetriever
 from serve.schemas import Info
 from serve.stores import Stores
@@ -109,6 +110,7 @@ class Ingress:
         Raises:
             KeysError: the keys cannot be read.
         """
+        write_log(settings.serve.log)
         self._replicas, self._settings = replicas, settings
         self._stores = Stores.of(settings)
         try:

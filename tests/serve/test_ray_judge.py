@@ -1,12 +1,15 @@
 """Judging with Ray Serve, without a cluster: files that describe applications, a replica by itself, the ingress's judge."""
 
 import asyncio
+import json
+import logging
 import pickle
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from importlib import import_module
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
@@ -21,10 +24,12 @@ from configs.settings import PathSettings, ServeSettings, Settings
 from medverify import cluster
 from medverify.cluster import JudgeArguments
 from retrieval.passage import OverloadedError, PartialAnswerError, RetrievalError, UnavailableError
+from serve import request_ids
 from serve.app import create_app
 from serve.keys import FILE as KEYS
 from serve.keys import KeyStore
 from serve.keys import Scope as KeyScope
+from serve.logs import log_config, write_log
 from serve.ray_judge import (
     Accepted,
     Identity,
@@ -35,6 +40,7 @@ from serve.ray_judge import (
     UnhealthyError,
 )
 from serve.ray_service import Ingress, Watchman
+from serve.request_ids import request_id
 from serve.schemas import Info
 from verifier.engines.base import EngineError
 from verifier.events import Decided, Event, Opened, Searched, Thought
@@ -45,6 +51,18 @@ from verifier.types import Case, Judgment, Status
 of_ray_serve = pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`")
 
 FILE = Path("configs/ray-judge.yaml")
+
+
+@pytest.fixture(autouse=True)
+def the_log_as_it_was() -> Iterator[None]:
+    """Replicas and ingresses set up the log of their process."""
+    names = ["", *log_config("text")["loggers"]]
+    before = [(logging.getLogger(name).level, list(logging.getLogger(name).handlers)) for name in names]
+    yield
+    for name, (level, handlers) in zip(names, before, strict=True):
+        logging.getLogger(name).setLevel(level)
+        logging.getLogger(name).handlers[:] = handlers
+    request_ids.resume(None)
 
 
 def case(name: str, question: str = "What does warfarin inhibit?") -> Case:
@@ -275,24 +293,52 @@ def test_errors_of_a_search_cross_between_processes() -> None:
 # ---- the ingress by itself --------------------------------------------------------------------------------------------
 
 
-class Speaks:
-    """The handle of a deployment with replicas, as far as an `Ingress` that begins uses it."""
+class OneReplica:
+    """The handle of a deployment with one replica, which is in this process."""
 
-    def __init__(self) -> None:
-        self.about = self
+    def __init__(self, replica: JudgeReplica) -> None:
+        self._replica = replica
+        self.about = Method(self._about)
+        self.judge = Method(lambda *args: Answer(replica.judge(*args)))
+        self.search = Method(replica.search)
 
-    def options(self, **_: Any) -> "Speaks":
+    def options(self, **_: Any) -> "OneReplica":
         return self
 
-    async def remote(self) -> Identity:
-        return Identity(INFO, {INFO.judge_id: None})
+    async def _about(self) -> Identity:
+        return self._replica.about()
+
+
+class Method(NamedTuple):
+    """Called as Ray Serve wants it."""
+
+    remote: Callable[..., Any]
+
+
+class Answer:
+    """What comes from a replica, as far as a `RayJudge` uses it."""
+
+    def __init__(self, items: AsyncIterator[Any]) -> None:
+        self._items = items
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._items
+
+    def __anext__(self) -> Awaitable[Any]:
+        return anext(self._items)
+
+    def cancel(self) -> None:
+        """Nothing is elsewhere."""
 
 
 async def ingress_app(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """What answers HTTP, with one judge running."""
     monkeypatch.setattr("ray.serve.get_replica_context", lambda: SimpleNamespace(app_name="judge"))
     monkeypatch.setattr(Watchman, "_ask", lambda _: (1, False))
-    return await Ingress(Speaks(), settings=settings).__serve_build_asgi_app__()  # type: ignore[arg-type]
+    judge = judge_of()
+    info = INFO.model_copy(update={"judge_id": judge.judge_id, "coherence_judge_id": None})
+    handle = OneReplica(JudgeReplica(lambda: ([judge], info)))
+    return await Ingress(handle, settings=settings).__serve_build_asgi_app__()  # type: ignore[arg-type]
 
 
 def served(folder: Path, **settings: Any) -> Settings:
@@ -326,6 +372,54 @@ async def test_an_ingress_without_a_key_starts_and_lets_nobody_in_until_there_is
         keys.close()
 
 
+@needs_ray
+@of_ray_serve
+async def test_the_log_of_an_ingress_has_the_reason_under_the_id_that_callers_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = await ingress_app(served(tmp_path, log="json"), monkeypatch)
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url) as client:
+        troubled = {**CASE, "question": "trouble"}
+        reply = await client.post("/verify", json=troubled, headers={"X-Request-ID": "step-7/a"})
+    assert reply.json()["detail"].endswith("the service's log has the reason, under request step-7/a")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    said = {line["logger"]: line["message"] for line in lines if line.get("request_id") == "step-7/a"}
+    assert "the model is out of order" in said["serve.judging"]
+    assert said["serve.request_log"].startswith("POST /verify 200")
+
+
+async def test_a_replica_knows_which_request_it_works_for() -> None:
+    knew = list[str | None]()
+    engine = open_engine()
+    engine.script = lambda text: knew.append(request_id()) or writes(text)  # type: ignore[func-returns-value]
+    judge = judge_of(engine)
+    handle: Any = OneReplica(replica_of(judge))
+    behind = ray_judge(handle, leaving=False, judge_id=judge.judge_id)
+    for name in ("step-7/a", "step-7/b"):
+        request_ids.resume(name)
+        assert (await asyncio.create_task(behind.verify(case("a")))).status is Status.SCORED
+    assert set(knew) == {"step-7/a", "step-7/b"}
+
+
+def test_the_log_of_another_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ray Serve's own handlers end for good when they are closed, and closed they are by `logging.config`."""
+    written = list[logging.LogRecord]()
+
+    class Collects(logging.Handler):
+        emit = written.append  # type: ignore[assignment]
+
+    others = MemoryHandler(1, target=Collects())
+    logging.getLogger().addHandler(others)
+    write_log("text")
+    write_log("json")
+    request_ids.resume("r-1")
+    logging.getLogger("serve.any").info("it began")
+    assert others.target is not None
+    assert [record.getMessage() for record in written] == ["it began"]
+    (line,) = capsys.readouterr().err.splitlines()  # once, and in the form that was asked for last
+    assert (json.loads(line)["message"], json.loads(line)["request_id"]) == ("it began", "r-1")
+
+
 # ---- the ingress's judge, while no replica has its case ---------------------------------------------------------------
 
 
@@ -352,11 +446,11 @@ class NobodyThere:
         await asyncio.Event().wait()
 
 
-def ray_judge(handle: Any, leaving: bool) -> RayJudge:
+def ray_judge(handle: Any, leaving: bool, judge_id: str = "j" * 64) -> RayJudge:
     async def is_leaving() -> bool:
         return leaving
 
-    return RayJudge(handle, OneBook(), "j" * 64, None, seed=3, deadline_s=60.0, max_together=8, is_leaving=is_leaving)
+    return RayJudge(handle, OneBook(), judge_id, None, seed=3, deadline_s=60.0, max_together=8, is_leaving=is_leaving)
 
 
 class Refuses(NobodyThere):
