@@ -107,6 +107,8 @@ def test_the_manifest_for_kuberay_names_what_exists(repository: Path) -> None:
     content = yaml.safe_load(manifest["serveConfigV2"])
     apps, settings = applications(content)
     judge = check(content)
+    # Ray's own ports run anybody's code without it.
+    assert manifest["rayClusterConfig"]["authOptions"] == {"mode": "token"}
     head, (judges, rows) = (
         manifest["rayClusterConfig"]["headGroupSpec"],
         manifest["rayClusterConfig"]["workerGroupSpecs"],
