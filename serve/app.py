@@ -103,5 +103,5 @@ def create_app(
     searching = Searching(judge.retriever, retrieve or RetrieveSettings())
     keyed: dict[int | str, Any] = {status: JUDGING[status] for status in (401, 403)}
     app.include_router(searches.router(searching), dependencies=[Depends(searcher)], responses=keyed)
-    app.include_router(operations.router(service, info, metrics, replicas))
+    app.include_router(operations.router(service, info, metrics, door, replicas))
     return app

@@ -51,24 +51,12 @@ class Door:
         self._thread = ThreadPoolExecutor(1, "keys")  # where the disk is waited for
 
     async def let_in(self, token: str | None) -> Caller:
-        """The caller that sent this key. Keys that were changed are read again first, beside the event loop.
+        """The caller that sent this key.
 
         Raises:
             ServiceError: 401 for a key that is missing, wrong or revoked; 503 where the keys cannot be read.
         """
-        if self._keys is None:
-            return Caller()
-        try:
-            if not self._keys.is_current():
-                async with asyncio.timeout(_PATIENCE_S):
-                    await asyncio.get_running_loop().run_in_executor(self._thread, self._keys.refresh)
-        except (KeysError, TimeoutError) as error:
-            logger.error("%s", str(error) or f"the keys could not be read within {_PATIENCE_S:g} s")
-            headers = {"Retry-After": str(_RETRY_AFTER_S)}
-            detail = "keys cannot be checked at the moment"
-            raise ServiceError(503, "keys-unavailable", "Nobody can be let in", detail, headers) from error
-        self._in_force = self._in_force or self._keys.in_force
-        if not self._in_force:
+        if self._keys is None or not await self._asks(self._keys):
             return Caller()
         key = self._keys.find(token) if token else None
         if key is None:
@@ -76,6 +64,30 @@ class Door:
             challenge = 'Bearer realm="medverify"' + (', error="invalid_token"' if token else "")
             raise ServiceError(401, "unauthorized", "A key is needed", detail, {"WWW-Authenticate": challenge})
         return Caller(key.name, key.scopes)
+
+    async def check(self) -> None:
+        """See that there is somebody to let in.
+
+        Raises:
+            ServiceError: 503 where keys are in force and none is valid, or where they cannot be read.
+        """
+        if self._keys is not None and await self._asks(self._keys) and not self._keys.any_valid:
+            detail = "keys are in force, and none is valid"
+            raise ServiceError(503, "no-key", "Nobody can be let in", detail, {"Retry-After": str(_RETRY_AFTER_S)})
+
+    async def _asks(self, keys: KeyStore) -> bool:
+        """Whether keys are in force. Those that were changed are read again first, beside the event loop; raises ServiceError."""
+        try:
+            if not keys.is_current():
+                async with asyncio.timeout(_PATIENCE_S):
+                    await asyncio.get_running_loop().run_in_executor(self._thread, keys.refresh)
+        except (KeysError, TimeoutError) as error:
+            logger.error("%s", str(error) or f"the keys could not be read within {_PATIENCE_S:g} s")
+            headers = {"Retry-After": str(_RETRY_AFTER_S)}
+            detail = "keys cannot be checked at the moment"
+            raise ServiceError(503, "keys-unavailable", "Nobody can be let in", detail, headers) from error
+        self._in_force = self._in_force or keys.in_force
+        return self._in_force
 
     def close(self) -> None:
         """End the thread, once nobody asks any more."""

@@ -170,6 +170,11 @@ class KeyStore:
         """Whether a key was ever made, as far as is in memory. Revoked ones count, and lost ones do: neither opens the door."""
         return self._in_force
 
+    @property
+    def any_valid(self) -> bool:
+        """Whether a key lets its holder in, as far as is in memory."""
+        return any(key.revoked is None for key in self._keys.values())
+
     def lost(self) -> bool:
         """Whether there is no key any more where there once was one, not even a revoked one.
 

@@ -3,6 +3,7 @@
 import json
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 from serve.request_ids import request_id
@@ -46,20 +47,36 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_config(form: Literal["text", "json"]) -> dict[str, Any]:
+Form = Literal["text", "json"]
+_HANDLER = "medverify"
+
+
+def log_config(form: Form) -> dict[str, Any]:
     """Settings for `logging.config.dictConfig`: everything goes to standard error in one form."""
-    formatters: dict[str, dict[str, Any]] = {
-        "text": {"()": Lines, "format": "%(levelname)-8s %(message)s"},
-        "json": {"()": JsonLines},
-    }
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "filters": {"request": {"()": NamedRequest}},
-        "formatters": {form: formatters[form]},
+        "formatters": {form: {"()": partial(_formatter, form)}},
         "handlers": {
             "stderr": {"class": "logging.StreamHandler", "formatter": form, "filters": ["request"]},
         },
         "loggers": {name: {"level": "INFO"} for name in _OURS},
         "root": {"level": "WARNING", "handlers": ["stderr"]},
     }
+
+
+def write_log(form: Form) -> None:
+    """Write the same in a process whose logging is another's, such as Ray's: its handlers stay, and go on as they did."""
+    handler = logging.StreamHandler()
+    handler.name = _HANDLER
+    handler.addFilter(NamedRequest())
+    handler.setFormatter(_formatter(form))
+    root = logging.getLogger()
+    root.handlers[:] = [*(other for other in root.handlers if other.name != _HANDLER), handler]
+    for name in _OURS:
+        logging.getLogger(name).setLevel(logging.INFO)
+
+
+def _formatter(form: Form) -> logging.Formatter:
+    return JsonLines() if form == "json" else Lines("%(levelname)-8s %(message)s")

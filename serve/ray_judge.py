@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retrieval.passage import Hit, RetrievalError, Retriever, UnavailableError
+from serve import request_ids
 from serve.engine_health import EngineHealth
 from serve.schemas import Info
 from verifier.calibration import Calibration
@@ -20,7 +21,7 @@ from verifier.judge import Judge
 from verifier.types import Case, Judgment, Status, StopReason
 
 if TYPE_CHECKING:
-    from ray.serve.handle import DeploymentHandle
+    from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 
 logger = logging.getLogger(__name__)
 
@@ -60,13 +61,21 @@ class JudgeReplica:
         return Identity(self._info, {name: judge.calibration for name, judge in self._judges.items()})
 
     async def judge(
-        self, judge_id: str, case: Case, seed: int, deadline_s: float
+        self, judge_id: str, case: Case, seed: int, deadline_s: float, request: str | None = None
     ) -> AsyncIterator[Accepted | Event | Judgment]:
         """Judge a case: tells that it has it, what happens as it happens, and last the judgment.
+
+        Args:
+            judge_id: which judge.
+            case: what is judged.
+            seed: of what is drawn.
+            deadline_s: for the case.
+            request: the id under which the ingress has it, for the log.
 
         Raises:
             OtherJudgeError: the judge that the caller means is not here.
         """
+        request_ids.resume(request)
         if judge_id not in self._judges:
             here = ", ".join(name[:12] for name in self._judges)
             raise OtherJudgeError(f"this replica holds judge {here}, asked was {judge_id[:12]}")
@@ -86,8 +95,9 @@ class JudgeReplica:
             judging.cancel()
             await asyncio.gather(judging, return_exceptions=True)
 
-    async def search(self, query: str, k: int) -> list[Hit]:
-        """Search the judges' index."""
+    async def search(self, query: str, k: int, request: str | None = None) -> list[Hit]:
+        """Search the judges' index; `request` as for `judge`."""
+        request_ids.resume(request)
         return await self._retriever.search(query, k)
 
     async def check_health(self) -> None:
@@ -186,13 +196,14 @@ class RayJudge:
         return Judgment.unjudged(case, status, reason, detail, seed=seed, judge_id=self.judge_id)
 
     async def _judged_by_replica(self, case: Case, seed: int, deadline_s: float, watch: Watch) -> Judgment:
-        from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
+        from ray.exceptions import RayError
         from ray.serve.exceptions import RayServeException
 
-        answer = self._replicas.judge.remote(self.judge_id, case, seed, deadline_s)
+        answer: DeploymentResponseGenerator[Any] | None = None
         judgment: Judgment | None = None
         ended = False
         try:
+            answer = self._replicas.judge.remote(self.judge_id, case, seed, deadline_s, request_ids.request_id())
             await self._accepted(answer)
             async for item in answer:
                 if isinstance(item, Judgment):
@@ -200,14 +211,15 @@ class RayJudge:
                 else:
                     watch(item)
             ended = True
-        except (RayActorError, RayServeException, TaskCancelledError) as error:  # or Ray Serve took it away
-            raise _ReplicaLostError("the replica that judged this case is gone") from error
-        except RayTaskError as error:
-            if isinstance(error.cause, OtherJudgeError):
-                raise _ReplicaLostError(str(error.cause)) from error
-            raise _NotJudgedError(f"the replica failed: {type(error.cause).__name__}") from error
+        except (RayError, RayServeException) as error:
+            if (cause := _raised_there(error)) is None:
+                raise _ReplicaLostError("the replica that judged this case is gone") from error
+            if isinstance(cause, OtherJudgeError):
+                raise _ReplicaLostError(str(cause)) from error
+            logger.error("case %s: the replica failed", case.digest, exc_info=error)
+            raise _NotJudgedError(f"the replica failed: {type(cause).__name__}") from error
         finally:
-            if not ended:
+            if answer is not None and not ended:
                 answer.cancel()
         if judgment is None:
             raise _NotJudgedError("the replica ended its answer without a judgment")
@@ -222,7 +234,7 @@ class RayJudge:
         Raises:
             _NotJudgedError: the application is being taken away.
         """
-        first = asyncio.ensure_future(anext(answer))
+        first = asyncio.ensure_future(anext(answer, None))
         try:
             while not (await asyncio.wait({first}, timeout=_LOOK_S))[0]:
                 if await self._is_leaving():
@@ -241,17 +253,27 @@ class RayRetriever:
 
     async def search(self, query: str, k: int) -> list[Hit]:
         """Return the best hits, best first; raises as every retriever does."""
-        from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
+        from ray.exceptions import RayError
         from ray.serve.exceptions import RayServeException
 
         try:
-            return await self._replicas.search.remote(query, k)  # type: ignore[no-any-return]
-        except (RayActorError, RayServeException, TaskCancelledError) as error:
-            raise UnavailableError("the replica that searched is gone") from error
-        except RayTaskError as error:
-            if isinstance(error.cause, RetrievalError):
-                raise error.cause from None  # as it was raised there, without Ray's copy of the traceback
-            raise RetrievalError(f"the replica failed: {type(error.cause).__name__}") from error
+            return await self._replicas.search.remote(query, k, request_ids.request_id())  # type: ignore[no-any-return]
+        except (RayError, RayServeException) as error:
+            if (cause := _raised_there(error)) is None:
+                raise UnavailableError("the replica that searched is gone") from error
+            if isinstance(cause, RetrievalError):
+                raise cause from None  # as it was raised there, without Ray's copy of the traceback
+            raise RetrievalError(f"the replica failed: {type(cause).__name__}") from error
 
     async def aclose(self) -> None:
         """The index is the replicas'."""
+
+
+def _raised_there(error: Exception) -> Exception | None:
+    """What a replica's own code raised; None: the replica or its answer was lost, or Ray Serve took the call away."""
+    from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
+    from ray.serve.exceptions import RayServeException
+
+    # Ray raises what a replica raised as a class of both kinds, and a call that was taken away like that as well.
+    taken_away = (RayActorError, RayServeException, TaskCancelledError)
+    return error.cause if isinstance(error, RayTaskError) and not isinstance(error, taken_away) else None

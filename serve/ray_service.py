@@ -1,6 +1,7 @@
 """The judge's service as a Ray Serve application: deployments of `serve.ray_judge`, and the same HTTP as on one machine."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -10,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from configs.settings import Settings
 from serve.app import create_app
-from serve.callers import check_start
+from serve.callers import OpenToAllError, check_start
+from serve.logs import write_log
 from serve.ray_judge import Identity, JudgeReplica, RayJudge, RayRetriever
 from serve.schemas import Info
 from serve.stores import Stores
@@ -19,6 +21,8 @@ from verifier.judge import Judge
 if TYPE_CHECKING:
     from ray.serve import Application
     from ray.serve.handle import DeploymentHandle
+
+logger = logging.getLogger(__name__)
 
 JUDGE, INGRESS = "Judge", "Ingress"  # names of the deployments
 
@@ -100,13 +104,19 @@ class Ingress:
         replicas: handle of a `JudgeReplica` deployment.
         settings: of the judge and the service; `serve.host` is where Ray Serve listens.
 
+        Without a key it starts where `medverify serve` does not: Ray Serve would give it up after some tries, and keys are made
+        in its pod, which has to be there first. Nobody is let in until there is one.
+
         Raises:
-            OpenToAllError: others can connect, and there is no key that lets them in.
             KeysError: the keys cannot be read.
         """
+        write_log(settings.serve.log)
         self._replicas, self._settings = replicas, settings
         self._stores = Stores.of(settings)
-        check_start(settings.serve.host, settings.serve.keys, self._stores.keys)
+        try:
+            check_start(settings.serve.host, settings.serve.keys, self._stores.keys)
+        except OpenToAllError as error:  # it is said of an open door, and `serve.callers.Door` is shut
+            logger.warning("nobody is let in yet: %s", error)
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """Ray Serve asks for what answers HTTP; it waits for the first replica, which says who judges."""

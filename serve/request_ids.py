@@ -31,3 +31,8 @@ def begin(sent: bytes | None) -> str:
     )
     _current.set(name)
     return name
+
+
+def resume(name: str | None) -> None:
+    """Go on, in another process, with the request that was named there."""
+    _current.set(name)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Response
 from fastapi.responses import PlainTextResponse
 
 from serve.admission import draining
-from serve.callers import Caller, observer, reader
+from serve.callers import Caller, Door, observer, reader
 from serve.errors import READING, ServiceError, described
 from serve.exposition import MEDIA_TYPE
 from serve.judging import JudgingService
@@ -16,7 +16,9 @@ from serve.served_judge import Replicas, one
 from serve.strict_bodies import StrictRoute
 
 
-def router(service: JudgingService, info: Info, metrics: JudgingMetrics, replicas: Replicas = one) -> APIRouter:
+def router(
+    service: JudgingService, info: Info, metrics: JudgingMetrics, door: Door, replicas: Replicas = one
+) -> APIRouter:
     """`/health`, `/ready`, `/info`, `/metrics`."""
     routes = APIRouter(route_class=StrictRoute)
 
@@ -29,12 +31,13 @@ def router(service: JudgingService, info: Info, metrics: JudgingMetrics, replica
     @routes.get("/ready", responses=described({503: "No judgment can be given, or the service is about to stop."}))
     @routes.head("/ready", include_in_schema=False)
     async def ready() -> Ready:
-        """A judge is loaded and takes cases, its engine works, and what has to be written down can be.
+        """A judge is loaded and takes cases, its engine works, somebody may send them, and what has to be written down can be.
 
         A service of one process does not listen before its judge is loaded.
         """
         if service.draining:
             raise draining()
+        await door.check()
         if service.stores.audit is not None:
             await service.stores.audit.check()
         await service.check_engine()

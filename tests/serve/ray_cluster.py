@@ -42,8 +42,13 @@ def main(file: Path, changes: dict[str, dict[str, object]]) -> None:
         try:
             timeout_s = schema.http_options.request_timeout_s
             serve.start(http_options={"host": "127.0.0.1", "port": port, "request_timeout_s": timeout_s})
-            for app in schema.applications:
-                serve.run(build(app, changes.get(app.name, {})), name=app.name, route_prefix=app.route_prefix)
+            # All at once, as Ray Serve deploys a file: none waits for another.
+            serve.run_many(
+                [
+                    serve.RunTarget(build(app, changes.get(app.name, {})), name=app.name, route_prefix=app.route_prefix)
+                    for app in schema.applications
+                ]
+            )
             print(f"http://127.0.0.1:{port}", flush=True)
             for line in sys.stdin:
                 serve.delete(line.strip())

@@ -116,6 +116,7 @@ def test_what_is_open_is_known_by_name(service: Service) -> None:
     """A route that is to be open is added here and in `serve.keys_first`, and on purpose."""
     assert {"/", "/health", "/ready", "/openapi.json"} == OPEN
     assert OPEN_FOLDERS == ("/page/",)
+    service.keys.add("me", [Scope.JUDGE])  # nobody could come in before, and it would not be ready
     for path in OPEN & {path for path, _ in walk(service.app.routes)}:
         assert service.ask("GET", path, {}) == 200, path
 
@@ -177,3 +178,15 @@ def test_every_answer_has_the_security_headers(service: Service) -> None:
         response = service.client.request(method, path.replace("{id}", "0" * 26))
         assert response.headers["x-content-type-options"] == "nosniff", path
         assert response.headers["cache-control"] == "no-store", path
+
+
+def test_a_service_that_can_let_nobody_in_is_not_ready(service: Service) -> None:
+    def ready() -> tuple[int, str | None]:
+        reply = service.client.get("/ready")
+        return reply.status_code, reply.json().get("type")
+
+    assert ready() == (503, "urn:medverify:problem:no-key")
+    service.keys.add("trainer", [Scope.JUDGE])
+    assert ready() == (200, None)
+    service.keys.revoke("trainer")
+    assert ready() == (503, "urn:medverify:problem:no-key")

@@ -1,24 +1,47 @@
 """Judging with Ray Serve, without a cluster: files that describe applications, a replica by itself, the ingress's judge."""
 
 import asyncio
+import json
+import logging
 import pickle
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from importlib import import_module
+from logging.handlers import MemoryHandler
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
 import yaml
+from fastapi import FastAPI
 from live_server import listening
 from ray_running import needs_ray
+from search_fakes import WordRanker, search_app
 from serve_fakes import CASE, INFO, OneBook, app_of, judge_of, open_engine, until, writes
 
-from configs.settings import ServeSettings, Settings
+from configs.settings import PathSettings, ServeSettings, Settings
+from medverify import cluster
 from medverify.cluster import JudgeArguments
-from retrieval.passage import OverloadedError, PartialAnswerError
+from retrieval.passage import OverloadedError, PartialAnswerError, RetrievalError, UnavailableError
+from serve import request_ids
 from serve.app import create_app
 from serve.engine_health import UnhealthyError
-from serve.ray_judge import Accepted, JudgeReplica, OtherJudgeError, RayJudge
+from serve.keys import FILE as KEYS
+from serve.keys import KeyStore
+from serve.keys import Scope as KeyScope
+from serve.logs import log_config, write_log
+from serve.ray_judge import (
+    Accepted,
+    Identity,
+    JudgeReplica,
+    OtherJudgeError,
+    RayJudge,
+    RayRetriever,
+)
+from serve.ray_service import Ingress, Watchman
+from serve.request_ids import request_id
+from serve.schemas import Info
 from verifier.engines.base import EngineError
 from verifier.events import Decided, Event, Opened, Searched, Thought
 from verifier.judge import Judge
@@ -28,6 +51,18 @@ from verifier.types import Case, Judgment, Status
 of_ray_serve = pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`")
 
 FILE = Path("configs/ray-judge.yaml")
+
+
+@pytest.fixture(autouse=True)
+def the_log_as_it_was() -> Iterator[None]:
+    """Replicas and ingresses set up the log of their process."""
+    names = ["", *log_config("text")["loggers"]]
+    before = [(logging.getLogger(name).level, list(logging.getLogger(name).handlers)) for name in names]
+    yield
+    for name, (level, handlers) in zip(names, before, strict=True):
+        logging.getLogger(name).setLevel(level)
+        logging.getLogger(name).handlers[:] = handlers
+    request_ids.resume(None)
 
 
 def case(name: str, question: str = "What does warfarin inhibit?") -> Case:
@@ -72,6 +107,8 @@ def test_the_manifest_for_kuberay_names_what_exists(repository: Path) -> None:
     content = yaml.safe_load(manifest["serveConfigV2"])
     apps, settings = applications(content)
     judge = check(content)
+    # Ray's own ports run anybody's code without it.
+    assert manifest["rayClusterConfig"]["authOptions"] == {"mode": "token"}
     head, (judges, rows) = (
         manifest["rayClusterConfig"]["headGroupSpec"],
         manifest["rayClusterConfig"]["workerGroupSpecs"],
@@ -94,6 +131,45 @@ def test_the_manifest_for_kuberay_names_what_exists(repository: Path) -> None:
 def test_the_least_is_not_more_than_the_most() -> None:
     with pytest.raises(ValueError, match="max_replicas is 1, below replicas, 2"):
         JudgeArguments(replicas=2, max_replicas=1)
+
+
+# ---- a judge that starts before its index ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judges that need no model, and look for their index often."""
+    monkeypatch.setattr("medverify.cluster._LOOK_S", 0.05)
+    monkeypatch.setattr("medverify.cluster.load_judge", lambda _: judge_of())
+    monkeypatch.setattr("medverify.cluster.info_of", lambda *_: INFO)
+
+
+def loader(url: str, **arguments: Any) -> Callable[[], tuple[Sequence[Judge], Info]]:
+    """What the judge's application loads in each replica."""
+    loaded = list[Callable[[], tuple[Sequence[Judge], Info]]]()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("serve.ray_service.application", lambda load, *_: loaded.append(load))
+        cluster.judge(JudgeArguments(set=(f"retrieval.index={url}",), **arguments))
+    return loaded[0]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_judge_waits_for_its_index(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(app_of()) as url:  # the address is the judges' own, until the index has its route
+        loading = asyncio.create_task(asyncio.to_thread(loader(url)))
+        await until(lambda: "does not tell its digest" in caplog.text)
+    await until(lambda: "ConnectError" in caplog.text)
+    assert not loading.done()
+    async with listening(search_app(WordRanker()), int(url.rpartition(":")[2])):
+        judges, info = await loading
+    assert (len(judges), info) == (2, INFO)
+    assert caplog.text.count("waiting for the index, ") < 10  # what is known is not said again and again
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_judge_does_not_wait_for_ever(unused_tcp_port: int) -> None:
+    with pytest.raises(UnavailableError, match=r"ConnectError.*waited 0\.2 s for it"):
+        loader(f"http://127.0.0.1:{unused_tcp_port}", index_wait_s=0.2)()
 
 
 # ---- the service, whatever is behind it ------------------------------------------------------------------------------
@@ -216,6 +292,137 @@ def test_errors_of_a_search_cross_between_processes() -> None:
     assert (str(partial), partial.missing, partial.hits) == ("lost", ((1, 2),), [[]])
 
 
+# ---- the ingress by itself --------------------------------------------------------------------------------------------
+
+
+class OneReplica:
+    """The handle of a deployment with one replica, which is in this process."""
+
+    def __init__(self, replica: JudgeReplica) -> None:
+        self._replica = replica
+        self.about = Method(self._about)
+        self.judge = Method(lambda *args: Answer(replica.judge(*args)))
+        self.search = Method(replica.search)
+
+    def options(self, **_: Any) -> "OneReplica":
+        return self
+
+    async def _about(self) -> Identity:
+        return self._replica.about()
+
+
+class Method(NamedTuple):
+    """Called as Ray Serve wants it."""
+
+    remote: Callable[..., Any]
+
+
+class Answer:
+    """What comes from a replica, as far as a `RayJudge` uses it."""
+
+    def __init__(self, items: AsyncIterator[Any]) -> None:
+        self._items = items
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._items
+
+    def __anext__(self) -> Awaitable[Any]:
+        return anext(self._items)
+
+    def cancel(self) -> None:
+        """Nothing is elsewhere."""
+
+
+async def ingress_app(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    """What answers HTTP, with one judge running."""
+    monkeypatch.setattr("ray.serve.get_replica_context", lambda: SimpleNamespace(app_name="judge"))
+    monkeypatch.setattr(Watchman, "_ask", lambda _: (1, False))
+    judge = judge_of()
+    info = INFO.model_copy(update={"judge_id": judge.judge_id, "coherence_judge_id": None})
+    handle = OneReplica(JudgeReplica(lambda: ([judge], info)))
+    return await Ingress(handle, settings=settings).__serve_build_asgi_app__()  # type: ignore[arg-type]
+
+
+def served(folder: Path, **settings: Any) -> Settings:
+    return Settings(serve=ServeSettings(**settings), paths=PathSettings(state=folder))
+
+
+@needs_ray
+@of_ray_serve
+async def test_an_ingress_without_a_key_starts_and_lets_nobody_in_until_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = await ingress_app(served(tmp_path, host="0.0.0.0"), monkeypatch)
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url) as client:
+        for path, body in (("/verify", CASE), ("/reward", {}), ("/select", {}), ("/retrieve", {"query": "warfarin"})):
+            assert (await client.post(path, json=body)).status_code == 401
+            forged = {"Authorization": "Bearer mv_forged"}
+            assert (await client.post(path, json=body, headers=forged)).status_code == 401
+        for path in ("/info", "/metrics", "/judgments"):
+            assert (await client.get(path)).status_code == 401
+        reply = await client.get("/ready")
+        assert (reply.status_code, reply.json()["type"]) == (503, "urn:medverify:problem:no-key")
+        assert (await client.get("/health")).status_code == 200
+        keys = KeyStore(tmp_path / KEYS)
+        token = keys.add("trainer", [KeyScope.JUDGE])
+        assert (await client.get("/ready")).status_code == 200
+        assert (await client.get("/info")).status_code == 401
+        assert (await client.get("/info", headers={"X-API-Key": token})).status_code == 200
+        keys.revoke("trainer")
+        assert (await client.get("/info", headers={"X-API-Key": token})).status_code == 401
+        assert (await client.get("/ready")).json()["type"] == "urn:medverify:problem:no-key"
+        keys.close()
+
+
+@needs_ray
+@of_ray_serve
+async def test_the_log_of_an_ingress_has_the_reason_under_the_id_that_callers_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = await ingress_app(served(tmp_path, log="json"), monkeypatch)
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url) as client:
+        troubled = {**CASE, "question": "trouble"}
+        reply = await client.post("/verify", json=troubled, headers={"X-Request-ID": "step-7/a"})
+    assert reply.json()["detail"].endswith("the service's log has the reason, under request step-7/a")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    said = {line["logger"]: line["message"] for line in lines if line.get("request_id") == "step-7/a"}
+    assert "the model is out of order" in said["serve.judging"]
+    assert said["serve.request_log"].startswith("POST /verify 200")
+
+
+@needs_ray
+async def test_a_replica_knows_which_request_it_works_for() -> None:
+    knew = list[str | None]()
+    engine = open_engine()
+    engine.script = lambda text: knew.append(request_id()) or writes(text)  # type: ignore[func-returns-value]
+    judge = judge_of(engine)
+    handle: Any = OneReplica(replica_of(judge))
+    behind = ray_judge(handle, leaving=False, judge_id=judge.judge_id)
+    for name in ("step-7/a", "step-7/b"):
+        request_ids.resume(name)
+        assert (await asyncio.create_task(behind.verify(case("a")))).status is Status.SCORED
+    assert set(knew) == {"step-7/a", "step-7/b"}
+
+
+def test_the_log_of_another_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ray Serve's own handlers end for good when they are closed, and closed they are by `logging.config`."""
+    written = list[logging.LogRecord]()
+
+    class Collects(logging.Handler):
+        emit = written.append  # type: ignore[assignment]
+
+    others = MemoryHandler(1, target=Collects())
+    logging.getLogger().addHandler(others)
+    write_log("text")
+    write_log("json")
+    request_ids.resume("r-1")
+    logging.getLogger("serve.any").info("it began")
+    assert others.target is not None
+    assert [record.getMessage() for record in written] == ["it began"]
+    (line,) = capsys.readouterr().err.splitlines()  # once, and in the form that was asked for last
+    assert (json.loads(line)["message"], json.loads(line)["request_id"]) == ("it began", "r-1")
+
+
 # ---- the ingress's judge, while no replica has its case ---------------------------------------------------------------
 
 
@@ -242,11 +449,11 @@ class NobodyThere:
         await asyncio.Event().wait()
 
 
-def ray_judge(handle: Any, leaving: bool) -> RayJudge:
+def ray_judge(handle: Any, leaving: bool, judge_id: str = "j" * 64) -> RayJudge:
     async def is_leaving() -> bool:
         return leaving
 
-    return RayJudge(handle, OneBook(), "j" * 64, None, seed=3, deadline_s=60.0, max_together=8, is_leaving=is_leaving)
+    return RayJudge(handle, OneBook(), judge_id, None, seed=3, deadline_s=60.0, max_together=8, is_leaving=is_leaving)
 
 
 class Refuses(NobodyThere):
@@ -264,6 +471,80 @@ async def test_what_ray_serve_refuses_is_a_named_failure() -> None:
     judgment = await ray_judge(Refuses(), leaving=False).verify(case("a"))
     assert (judgment.status, judgment.p_correct) == (Status.ENGINE_FAILED, None)
     assert judgment.detail.startswith("the replica that judged this case is gone; tried")
+
+
+class Loses(NobodyThere):
+    """A replica that takes a call and is lost, or whose answer is, in one of the ways that Ray knows."""
+
+    def __init__(self, error: Exception | None, *, told: int = 0) -> None:
+        super().__init__()
+        self.error, self.told = error, told
+        self.search = self
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self.__anext__().__await__()
+
+    async def __anext__(self) -> Any:
+        if self.told:
+            self.told -= 1
+            return Accepted()
+        raise self.error or StopAsyncIteration
+
+
+def losses() -> dict[str, Exception]:
+    from ray import exceptions
+
+    return {
+        "the replica's process ended": exceptions.ActorDiedError(),
+        "it was ended": exceptions.RayTaskError(
+            "judge", "Traceback", exceptions.TaskCancelledError()
+        ).make_dual_exception_instance(),
+        "its answer was lost": exceptions.ObjectLostError("0" * 56, None, "call site"),
+        "its machine's memory was full": exceptions.OutOfMemoryError("memory"),
+        "its machine ended": exceptions.NodeDiedError("node"),
+        "a worker crashed": exceptions.WorkerCrashedError(),
+        "it was late": exceptions.GetTimeoutError("late"),
+    }
+
+
+@needs_ray
+@of_ray_serve
+@pytest.mark.parametrize("told", [0, 1])
+async def test_however_a_replica_is_lost_its_case_is_a_named_failure(told: int) -> None:
+    for how, error in losses().items():
+        judgment = await ray_judge(Loses(error, told=told), leaving=False).verify(case("a"))
+        assert (judgment.status, judgment.p_correct) == (Status.ENGINE_FAILED, None), how
+        assert judgment.detail == "the replica that judged this case is gone; tried 2 times", how
+
+
+@needs_ray
+@of_ray_serve
+async def test_however_a_replica_is_lost_its_search_may_be_tried_again() -> None:
+    for error in losses().values():
+        with pytest.raises(UnavailableError, match="the replica that searched is gone"):
+            await RayRetriever(Loses(error), "d" * 64).search("warfarin", 3)
+
+
+@needs_ray
+@of_ray_serve
+@pytest.mark.parametrize("told", [0, 1])
+async def test_an_answer_that_ends_without_a_judgment_is_a_named_failure(told: int) -> None:
+    judgment = await ray_judge(Loses(None, told=told), leaving=False).verify(case("a"))
+    assert (judgment.status, judgment.p_correct) == (Status.ENGINE_FAILED, None)
+    assert judgment.detail == "the replica ended its answer without a judgment"
+
+
+@needs_ray
+@of_ray_serve
+async def test_a_fault_of_the_replica_is_not_tried_again() -> None:
+    from ray.exceptions import RayTaskError
+
+    fault = RayTaskError("judge", "Traceback", ZeroDivisionError("no")).make_dual_exception_instance()
+    judgment = await ray_judge(Loses(fault), leaving=False).verify(case("a"))
+    assert (judgment.status, judgment.p_correct) == (Status.ENGINE_FAILED, None)
+    assert judgment.detail == "the replica failed: ZeroDivisionError"
+    with pytest.raises(RetrievalError, match="the replica failed: ZeroDivisionError"):
+        await RayRetriever(Loses(fault), "d" * 64).search("warfarin", 3)
 
 
 @needs_ray

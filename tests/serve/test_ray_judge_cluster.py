@@ -23,6 +23,8 @@ from configs.load import load_settings
 from configs.settings import ServeSettings
 from medverify.assemble import load_judge
 from serve.app import create_app
+from serve.keys import FILE as KEYS
+from serve.keys import KeyStore, Scope
 from verifier.coherence import coherence_judge
 from verifier.types import Case, Judgment, Status
 
@@ -270,10 +272,15 @@ async def test_the_real_judge_in_two_replicas_judges_as_one_in_this_process(repo
         load_settings(None, {}, [cache, *QUICK]).settings
     )  # builds the starter index where there is none
     remote = [cache, f"paths.state={tmp_path}", *QUICK, "retrieval.index=http://127.0.0.1:PORT/retrieval"]
+    remote.append("serve.host=0.0.0.0")  # as where others can connect
     changes = {"retrieval": {"set": [cache]}, "judge": {"set": remote}}
     try:
         with running_cluster(repository / FILE, repository, changes) as cluster:
             async with client_of(cluster) as client:
+                assert (await client.post("/verify", json=CASE)).status_code == 401
+                assert (await client.get("/ready")).json()["type"] == "urn:medverify:problem:no-key"
+                client.headers["X-API-Key"] = KeyStore(tmp_path / KEYS).add("trainer", [Scope.JUDGE])
+                assert (await client.get("/ready")).status_code == 200
                 about = (await client.get("/info")).json()
                 assert (about["judge_id"], about["replicas"]) == (local.judge_id, 2)
                 asked = [verify(client, {"id": str(n), "trace": text, "seed": n}) for n, text in enumerate(TRACES)]
